@@ -1,0 +1,55 @@
+// exec.h - the executor: one thread a rank runs its task list over its device and the links. Before: plan.h. After:
+// trace.h. train/run.c owns one and tells it what a step's data, learning rate and gradients are.
+#ifndef PPL_EXEC_EXEC_H
+#define PPL_EXEC_EXEC_H
+#include "device/device.h"
+#include "link/link.h"
+#include "trace/trace.h"
+
+typedef struct ppl_exec ppl_exec;
+
+// What the trainer supplies. All calls come from rank threads, possibly at once from several; they must not block.
+typedef struct ppl_exec_client {
+    void *self;
+    // The samples of (step, microbatch) of an INPUT value, in the graph's type, into host memory dst.
+    ppl_status (*fill)(void *self, int64_t step, int32_t microbatch, ppl_value input, void *dst);
+    double (*step_weight)(void *self, int64_t step);                          // before the step's first F
+    void (*loss)(void *self, int64_t step, int32_t microbatch, double sum);   // after the last stage's F
+    void (*norm)(void *self, int64_t step, double norm, bool clipped);        // once a step: the global gradient norm before clipping
+    void (*rank_done)(void *self, int32_t rank, int64_t step, int32_t peak_live, int64_t link_bytes);
+    ppl_optimizer_options optimizer;
+} ppl_exec_client;
+
+// Memory that outlives plans: the parameters and the optimizer's state, one copy for each rank that uses them.
+// store.h declares it.
+struct ppl_store;
+
+typedef struct ppl_exec_options {
+    const ppl_device_ops *device;
+    ppl_device_options device_options; // rank is filled in
+    const ppl_link_ops *link;
+    const ppl_plan *eval_plan;         // forward only, same ranks; may be NULL
+    uint64_t seed, delay_seed;
+    double delay, stall_seconds;
+    int32_t samples_per_microbatch, trace_steps;
+    int64_t fail_task, stall_task;
+    int32_t fail_rank;
+} ppl_exec_options;
+
+// Starts the rank threads; each opens its device, prepares its programs and allocates all its memory. Borrows plan and store.
+ppl_status ppl_exec_open(const ppl_plan *plan, struct ppl_store *store, const ppl_exec_options *options, const ppl_exec_client *client, ppl_exec **out);
+void ppl_exec_close(ppl_exec *e);
+// Hands steps first .. first + n - 1 to all ranks and waits. done: how many every rank completed. After a failure only
+// close is allowed: nothing is left running.
+ppl_status ppl_exec_steps(ppl_exec *e, int64_t first, int64_t n, int64_t *done);
+// The same for the forward-only plan; the client sees fill, step_weight and loss.
+ppl_status ppl_exec_forward(ppl_exec *e, int64_t first, int64_t n);
+void ppl_exec_interrupt(ppl_exec *e); // async-signal-safe: ranks stop after the step all have begun
+ppl_trace *ppl_exec_trace(ppl_exec *e);
+// Weights were changed from outside, between steps: copies and packed forms are made anew.
+ppl_status ppl_exec_weights_changed(ppl_exec *e);
+int64_t ppl_exec_memory(const ppl_exec *e, int32_t rank, int32_t kind); // bytes; ppl_memory
+// The gradient of a parameter summed over its uses, after a step, as f64.
+ppl_status ppl_exec_gradient(const ppl_exec *e, int32_t param, double *out);
+
+#endif

@@ -1,0 +1,25 @@
+// data.h - where microbatches come from. A source is a function of (step, sample): any rank may ask for what it needs, so
+// inputs never travel over links.
+#ifndef PPL_TRAIN_DATA_H
+#define PPL_TRAIN_DATA_H
+#include "base/numbers.h"
+#include "base/status.h"
+
+// Index of an input by name, -1 none.
+int32_t ppl_data_input(const ppl_data *d, const char *name);
+int32_t ppl_data_inputs(const ppl_data *d);
+const char *ppl_data_input_name(const ppl_data *d, int32_t input);
+// The type of one sample of an input (I32 or F32).
+ppl_type ppl_data_sample_type(const ppl_data *d, int32_t input);
+// Fails with PPL_ERR_DATA when `step` is beyond the data. batch: samples of a step.
+ppl_status ppl_data_ready(ppl_data *d, int64_t step, int32_t batch);
+// How many samples of the step there really are (<= batch: the last of an epoch, a short push); the rest is padding, which
+// ppl_data_read fills with zeros, and with -1 (i32) or NaN (f32) for the input named "targets".
+ppl_status ppl_data_present(ppl_data *d, int64_t step, int32_t batch, int32_t *out);
+// May be called from several threads. The step's data may be dropped once ppl_data_done says so.
+// (ppl_data_read is public.)
+void ppl_data_done(ppl_data *d, int64_t step);
+// Targets that count in the whole step: elements of "targets" that are >= 0 (i32) or not NaN (f32).
+ppl_status ppl_data_weight(ppl_data *d, int64_t step, int32_t batch, double *out);
+
+#endif

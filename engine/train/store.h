@@ -1,0 +1,44 @@
+// store.h - parameters and optimizer state: what outlives schedules, and what checkpoints hold. One copy of master
+// weights and moments for each rank that uses a parameter; copies get identical updates and stay bit-equal.
+#ifndef PPL_TRAIN_STORE_H
+#define PPL_TRAIN_STORE_H
+#include "device/device.h"
+#include "graph/graph.h"
+
+typedef struct ppl_store_entry { // of one (rank, parameter)
+    void *master;   // acc dtype, n numbers; what operators read where the graph's dtype is the acc dtype
+    void *copy;     // graph dtype; NULL where the master serves
+    void *moment1, *moment2; // NULL where the optimizer has none
+    void *spare[3]; // clip after: the other half of (master, moment1, moment2), exchanged at each update; else NULL
+} ppl_store_entry;
+
+typedef struct ppl_store {
+    const ppl_graph *graph; // borrowed
+    int32_t ranks;
+    uint64_t seed;
+    ppl_optimizer_options optimizer;
+    ppl_store_entry *entry; // [ranks][params]
+
+} ppl_store;
+
+// Makes entries for the (rank, parameter) pairs that uses[rank * params + param] marks, in host memory, with initial
+// weights from (seed, name, element): Philox key mix(seed, name), counter = element / 4; NORMAL by Box-Muller in f64.
+ppl_status ppl_store_build(const ppl_graph *g, int32_t ranks, const bool *uses, uint64_t seed, const ppl_optimizer_options *o, ppl_store **out);
+void ppl_store_free(ppl_store *s);
+static inline ppl_store_entry *ppl_store_at(const ppl_store *s, int32_t rank, int32_t param) {
+    return &s->entry[(size_t)rank * s->graph->n_params + (size_t)param];
+}
+// Reads or writes a part (ppl_part, weights and moments) as f64; writes go to every copy.
+ppl_status ppl_store_read(const ppl_store *s, int32_t param, int32_t part, double *out);
+ppl_status ppl_store_write(ppl_store *s, int32_t param, int32_t part, const double *in);
+// Takes weights and moments of another store of the same graph, whatever its ranks.
+ppl_status ppl_store_take(ppl_store *s, const ppl_store *from);
+int64_t ppl_store_bytes(const ppl_store *s, int32_t rank, int32_t kind); // PPL_MEM_PARAMETERS or PPL_MEM_OPTIMIZER
+// Fills n numbers of acc dtype as the spec says: shared with ppl_tensor_fill.
+void ppl_init_fill(void *data, int32_t dtype, int64_t n, const ppl_param_spec *spec, uint64_t seed, const char *name);
+
+// safetensors. step -1: none in the file or not to be written.
+ppl_status ppl_checkpoint_save(const ppl_store *s, const char *path, bool state, int64_t step);
+ppl_status ppl_checkpoint_load(ppl_store *s, const char *path, int64_t *step);
+
+#endif
