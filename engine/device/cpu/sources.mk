@@ -1,0 +1,2 @@
+src += engine/device/cpu/kernels.c
+isa_src +=
