@@ -1,0 +1,1 @@
+tests += tests/base/test_base.c
