@@ -1,60 +1,112 @@
-# ppl: build, test, lint, bench. V=1 shows commands; SAN=address|undefined|thread builds with a sanitizer.
+# ppl: `make demo` and `make test` are complete from a bare checkout; both install what is missing through scripts/setup.
+#
+#   make            builds ./ppl                      make test       all tests; last line: N passed, N failed, N skipped
+#   make demo       trains a small GPT on the CPU     make lint       formatting, file lengths, FFI-clean header, luacheck
+#   make bench      measures; prints ratios           make format     clang-format over all C files
+#   make bless      renews golden files               make install    PREFIX=/usr/local DESTDIR=
+#   make clean      removes what was built            make unit ONLY=plan   one folder of unit tests
+#
+# V=1 shows commands; SAN=address,undefined or SAN=thread builds with sanitizers.
 CC ?= gcc
 SAN ?=
-CONFIG := $(if $(SAN),$(SAN),release)
+PREFIX ?= /usr/local
+DESTDIR ?=
+comma := ,
+CONFIG := $(if $(SAN),$(subst $(comma),+,$(SAN)),release)
 B := build/$(CONFIG)
 Q := $(if $(V),,@)
 
 src :=
 isa_src :=
 tests :=
-include $(wildcard engine/*/sources.mk) $(wildcard tests/*/tests.mk)
+benches :=
+include $(sort $(wildcard engine/*/sources.mk) $(wildcard tests/*/tests.mk))
 
 ISAS := avx2 avx512
 isa_flags_avx2 := -mavx2 -mfma -mf16c
 isa_flags_avx512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c -mprefer-vector-width=512
 
+# Warnings are errors; contraction is off because results must not depend on how a kernel was fused or cut.
 warnings := -Wall -Wextra -Werror -Wswitch-enum -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla
 CFLAGS ?= -O2 -g
-cflags := -std=c11 -D_GNU_SOURCE -Iengine $(warnings) -ffp-contract=off -fno-math-errno -fno-trapping-math -fno-omit-frame-pointer \
-          -fopenmp -pthread $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -DPPL_ARENA_MALLOC)
-luajit_cflags := $(shell pkg-config --cflags luajit 2>/dev/null)
-libs := $(shell pkg-config --libs luajit yaml-0.1 jansson libedit 2>/dev/null) -ldnnl -lm
+cflags = -std=c11 -D_GNU_SOURCE -Iengine $(warnings) -ffp-contract=off -fno-math-errno -fno-trapping-math \
+         -fno-omit-frame-pointer -fopenmp -pthread $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -DPPL_ARENA_MALLOC) \
+         $(shell pkg-config --cflags luajit)
+libs = $(shell pkg-config --libs luajit yaml-0.1 jansson libedit) -ldnnl -lm
 
 objs := $(src:%.c=$(B)/%.o) $(foreach i,$(ISAS),$(isa_src:%.c=$(B)/%.$(i).o))
 test_bins := $(tests:%.c=$(B)/%)
+support := $(patsubst %.c,$(B)/%.o,$(wildcard tests/support/*.c))
 
-all: ppl
-.PHONY: all unit clean
+.PHONY: all demo test test-full lint bench bless install _all _demo _test _bench unit unit_bins format clean
+all demo test test-full bench:
+	$(Q)scripts/setup $(if $(filter test test-full,$@),build test,build)
+	$(Q)$(MAKE) --no-print-directory _$@
 
-ppl: $(B)/ppl
-	$(Q)ln -sf $< $@
+lint:
+	$(Q)scripts/setup build lint
+	$(Q)scripts/lint
+format:
+	clang-format -i $$(git ls-files '*.c' '*.h')
+
+_all: $(B)/ppl
+	$(Q)ln -sfn $(B)/ppl ppl
 $(B)/ppl: $(B)/engine/main.o $(B)/libppl.a
 	@echo "link $@"
 	$(Q)$(CC) $(cflags) -rdynamic -o $@ $< -Wl,--whole-archive $(B)/libppl.a -Wl,--no-whole-archive $(libs)
 $(B)/libppl.a: $(objs)
 	@echo "archive $@"
 	$(Q)rm -f $@ && ar rcs $@ $^
-$(B)/%.o: %.c
+$(B)/engine/%.o: engine/%.c
 	@echo "cc $<"
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(cflags) $(CFLAGS) $(luajit_cflags) -MMD -c -o $@ $<
+	$(Q)$(CC) $(cflags) $(CFLAGS) -MMD -c -o $@ $<
+$(B)/tests/%.o: tests/%.c
+	@echo "cc $<"
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(cflags) $(CFLAGS) -Itests -MMD -c -o $@ $<
 define isa_rule
 $(B)/%.$(1).o: %.c
 	@echo "cc $$< ($(1))"
 	@mkdir -p $$(@D)
-	$(Q)$(CC) $(cflags) $(CFLAGS) -O3 $(isa_flags_$(1)) -DPPL_ISA=$(1) -DPPL_ISA_$(1) -MMD -c -o $$@ $$<
+	$(Q)$(CC) $$(cflags) $(CFLAGS) -O3 $(isa_flags_$(1)) -DPPL_ISA=$(1) -DPPL_ISA_$(1) -MMD -c -o $$@ $$<
 endef
 $(foreach i,$(ISAS),$(eval $(call isa_rule,$(i))))
-$(B)/tests/%: tests/%.c $(B)/libppl.a
-	@echo "test $@"
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(cflags) $(CFLAGS) -Itests -MMD -o $@ $< $(B)/libppl.a -lcmocka $(libs)
+$(test_bins) $(benches:%.c=$(B)/%): $(B)/tests/%: $(B)/tests/%.o $(support) $(B)/libppl.a
+	@echo "link $@"
+	$(Q)$(CC) $(cflags) -o $@ $< $(support) $(B)/libppl.a -lcmocka $(libs) $(ldflags_$(notdir $@))
 
-# Runs the unit tests; ONLY=ops picks a folder.
-unit: $(test_bins)
-	$(Q)for t in $(filter $(B)/tests/$(ONLY)%,$(test_bins)); do $$t || exit 1; done
+_demo: _all
+	$(Q)./ppl scripts/train_gpt.lua $(ARGS)
 
+# Each test binary and script prints its own summary; tests/run adds them up.
+san_env := ASAN_OPTIONS=allocator_may_return_null=1:detect_stack_use_after_return=0 LSAN_OPTIONS=suppressions=tests/lsan.supp \
+           TSAN_OPTIONS=allocator_may_return_null=1:suppressions=tests/tsan.supp UBSAN_OPTIONS=print_stacktrace=1
+unit_bins: $(test_bins)
+unit: unit_bins
+	$(Q)$(san_env) tests/run $(filter $(B)/tests/$(ONLY)%,$(test_bins))
+_test: _all unit_bins
+	$(Q)$(MAKE) --no-print-directory SAN=address$(comma)undefined unit_bins
+	$(Q)$(MAKE) --no-print-directory SAN=thread unit_bins
+	$(Q)$(san_env) tests/run $(test_bins) \
+	  $(test_bins:build/release/%=build/address+undefined/%) $(test_bins:build/release/%=build/thread/%) \
+	  $(wildcard tests/lua/run.lua) $(sort $(wildcard tests/e2e/*.sh))
+_test-full: _test
+	$(Q)PPL_TEST_FULL=1 tests/run $(test_bins)
+
+bless: all
+	$(Q)PPL_BLESS=1 ./ppl tests/lua/run.lua
+
+_bench: _all $(benches:%.c=$(B)/%)
+	$(Q)scripts/bench/run
+
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/ppl
+	install -m 755 $(B)/ppl $(DESTDIR)$(PREFIX)/bin/ppl
+	cp -R lua $(DESTDIR)$(PREFIX)/share/ppl/
+	install -d $(DESTDIR)$(PREFIX)/share/ppl/engine $(DESTDIR)$(PREFIX)/share/ppl/scripts
+	install -m 644 engine/ppl.h $(DESTDIR)$(PREFIX)/share/ppl/engine/ppl.h
+	install -m 644 scripts/*.lua $(DESTDIR)$(PREFIX)/share/ppl/scripts/
 clean:
 	rm -rf build ppl
--include $(shell find build -name '*.d' 2>/dev/null)
+-include $(shell [ -d build/$(CONFIG) ] && find build/$(CONFIG) -name '*.d')
