@@ -1,2 +1,2 @@
-src += engine/device/cpu/kernels.c
+src += engine/device/cpu/kernels.c engine/device/cpu/gemm.c
 isa_src +=
