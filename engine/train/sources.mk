@@ -1,1 +1,1 @@
-src +=
+src += engine/train/init.c engine/train/optimizer.c
