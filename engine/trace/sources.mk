@@ -1,1 +1,1 @@
-src +=
+src += engine/trace/trace.c engine/trace/stats.c engine/trace/chrome.c
