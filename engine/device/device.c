@@ -5,6 +5,7 @@
 
 static const ppl_device_ops *const devices[] = {
     &ppl_device_reference,
+    &ppl_device_emulated,
 };
 enum { DEVICES = sizeof devices / sizeof *devices };
 

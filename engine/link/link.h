@@ -2,13 +2,19 @@
 //
 // Use n of an edge (n = step * per_step + sequence, from 0) lies in the producer's buffer sequence % buffers. The calls
 // below never block: they return with *done false, and the executor polls again, sleeping on the rank's bell meanwhile.
-// A link that is asynchronous by itself (NCCL) enqueues and says done at once.
+// A link that is asynchronous by itself (NCCL) enqueues and says done at once. Steps count from 0 when the link is opened
+// and without gaps, whatever the trainer calls them.
 #ifndef PPL_LINK_LINK_H
 #define PPL_LINK_LINK_H
 #include "base/clock.h"
 #include "plan/plan.h"
 
 typedef struct ppl_link ppl_link; // all edges of a plan, shared by all ranks of the process
+
+// Bytes from one buffer of an edge to the next: each begins on a cache line.
+static inline size_t ppl_link_stride(const ppl_edge *e) {
+    return ppl_align(e->bytes, 64);
+}
 
 typedef struct ppl_link_options {
     bool copies;            // as in ppl_plan_options
@@ -21,9 +27,10 @@ typedef struct ppl_link_ops {
     const char *name;
     int32_t receives_ahead; // how many receives a rank may have posted before they are needed; large: no limit
     bool copies;            // values cross by copy: plans need buffers on both sides
-    // memory[edge]: the producer's buffers, back to back; reader_memory[edge][reader]: the reader's own, NULL when it reads
+    // memory[edge]: the producer's buffers, ppl_link_stride apart; reader_memory[edge][reader]: the reader's own, NULL when it reads
     // the producer's. All allocated by the executor, borrowed.
-    ppl_status (*open)(const ppl_plan *plan, const ppl_link_options *options, void *const *memory, void *const *const *reader_memory, ppl_link **out);
+    ppl_status (*open)(const ppl_plan *plan, const ppl_link_options *options, void *const *memory,
+                       void *const *const *reader_memory, ppl_link **out);
     void (*close)(ppl_link *self);
     ppl_status (*credit)(ppl_link *self, const ppl_task *task, int64_t step, bool *done);
     ppl_status (*send)(ppl_link *self, const ppl_task *task, int64_t step);
@@ -32,7 +39,7 @@ typedef struct ppl_link_ops {
     ppl_status (*release)(ppl_link *self, const ppl_task *task, int32_t reader, int64_t step);
     // Forgets all tickets of `step` and later on the edges this rank produces or releases: a rollback begins the step anew.
     ppl_status (*rewind)(ppl_link *self, int32_t rank, int64_t step);
-    // The rank and the ticket that a pending credit or receive waits for, for reports.
+    // The rank that a pending credit or receive waits for, for reports: of several readers, the one furthest behind.
     void (*waits_for)(const ppl_link *self, const ppl_task *task, int32_t *rank);
     double (*sent_at)(const ppl_link *self, const ppl_task *task); // ppl_clock seconds of the buffer's last send
 } ppl_link_ops;

@@ -1,1 +1,1 @@
-src +=
+src += engine/link/local.c

@@ -1,0 +1,1 @@
+src += engine/device/emulated/emulated.c

@@ -1,0 +1,182 @@
+// local.c - links between ranks of one process: tickets in shared memory. Before: exec's SEND, RECEIVE, CREDIT and RELEASE
+// tasks. After: the reader's programs, which read the producer's buffer itself (or, with `copies`, a buffer of their own).
+//
+// A buffer has one "full" ticket, counted up by its producer at each send, and a "free" ticket for each reader on another
+// rank, counted up by that reader when it has read for the last time. Use n of a buffer may be read when full > n, and be
+// written when every free >= n. Each ticket has one writer and a cache line of its own.
+#include "base/random.h"
+#include "link/link.h"
+
+typedef struct ticket {
+    _Alignas(64) atomic_llong count;
+    atomic_llong sent, visible; // full tickets: nanoseconds of the newest send, and from when on it may be seen
+} ticket;
+
+typedef struct local_edge {
+    const ppl_edge_plan *plan;
+    int32_t rank, uses; // the producer's; uses a step
+    size_t bytes, stride;
+    const char *memory;
+    void *const *reader_memory; // [readers]
+    ticket *full;               // [buffers]
+    ticket *free;               // [readers][buffers]
+} local_edge;
+
+typedef struct local_link {
+    ppl_arena arena;
+    ppl_link_options options;
+    local_edge *edge;
+    int32_t n_edges;
+} local_link;
+
+// Which use of its buffer a task is about, from 0.
+static int64_t use_of(const local_edge *e, const ppl_task *task, int64_t step) {
+    int32_t buffers = e->plan->buffers, a_step = e->uses / buffers + (task->buffer < e->uses % buffers);
+    return step * a_step + task->sequence / buffers;
+}
+
+static ticket *free_of(const local_edge *e, int32_t reader, int32_t buffer) {
+    return &e->free[reader * e->plan->buffers + buffer];
+}
+
+static ppl_status local_open(const ppl_plan *plan, const ppl_link_options *options, void *const *memory,
+                             void *const *const *reader_memory, ppl_link **out) {
+    local_link *l = ppl_alloc(sizeof *l);
+    if (!l) return PPL_ERR_MEMORY;
+    l->options = *options;
+    l->n_edges = plan->stages->n_edges;
+    l->edge = ppl_arena_get(&l->arena, (size_t)l->n_edges * sizeof *l->edge);
+    if (!l->edge) goto fail;
+    for (int32_t i = 0; i < l->n_edges; i++) {
+        local_edge *e = &l->edge[i];
+        *e = (local_edge){.plan = &plan->edge[i],
+                          .rank = ppl_plan_edge_rank(plan, i),
+                          .uses = ppl_plan_uses(plan, i),
+                          .bytes = plan->stages->edges[i].bytes,
+                          .stride = ppl_link_stride(&plan->stages->edges[i]),
+                          .memory = memory[i],
+                          .reader_memory = reader_memory[i]};
+        size_t buffers = (size_t)e->plan->buffers;
+        e->full = ppl_arena_get(&l->arena, buffers * sizeof(ticket));
+        e->free = ppl_arena_get(&l->arena, buffers * (size_t)e->plan->n_readers * sizeof(ticket));
+        if (!e->full || !e->free) goto fail;
+    }
+    *out = (ppl_link *)l;
+    return PPL_OK;
+fail:
+    ppl_arena_clear(&l->arena);
+    ppl_free(l);
+    return PPL_ERR_MEMORY;
+}
+
+static void local_close(ppl_link *self) {
+    local_link *l = (local_link *)self;
+    if (!l) return;
+    ppl_arena_clear(&l->arena);
+    ppl_free(l);
+}
+
+static ppl_status local_credit(ppl_link *self, const ppl_task *task, int64_t step, bool *done) {
+    const local_edge *e = &((local_link *)self)->edge[task->edge];
+    int64_t use = use_of(e, task, step);
+    *done = false;
+    for (int32_t i = 0; i < e->plan->n_readers; i++) {
+        if (e->plan->reader_rank[i] == e->rank) continue;
+        if (atomic_load_explicit(&free_of(e, i, task->buffer)->count, memory_order_acquire) < use) return PPL_OK;
+    }
+    *done = true;
+    return PPL_OK;
+}
+
+// Nanoseconds after a send before it may be seen: a function of the send alone, so that a seed gives one interleaving.
+static int64_t delay_of(const ppl_link_options *o, const ppl_task *task, int64_t step) {
+    uint32_t bits[4];
+    ppl_philox(ppl_mix_key(o->delay_seed, 1), (uint64_t)step, (uint64_t)task->edge << 32 | (uint32_t)task->sequence,
+               bits);
+    return (int64_t)(ppl_unit(bits[0]) * o->delay * 1e9);
+}
+
+static ppl_status local_send(ppl_link *self, const ppl_task *task, int64_t step) {
+    local_link *l = (local_link *)self;
+    const local_edge *e = &l->edge[task->edge];
+    ticket *full = &e->full[task->buffer];
+    int64_t now = ppl_now(), visible = l->options.delay_seed ? now + delay_of(&l->options, task, step) : now;
+    atomic_store_explicit(&full->sent, now, memory_order_relaxed);
+    atomic_store_explicit(&full->visible, visible, memory_order_relaxed);
+    atomic_store_explicit(&full->count, use_of(e, task, step) + 1, memory_order_release);
+    for (int32_t i = 0; i < e->plan->n_readers; i++) {
+        int32_t to = e->plan->reader_rank[i];
+        if (to != e->rank && (i == 0 || to != e->plan->reader_rank[i - 1])) ppl_bell_ring(l->options.bells[to]);
+    }
+    return PPL_OK;
+}
+
+static ppl_status local_release(ppl_link *self, const ppl_task *task, int32_t reader, int64_t step) {
+    local_link *l = (local_link *)self;
+    const local_edge *e = &l->edge[task->edge];
+    atomic_store_explicit(&free_of(e, reader, task->buffer)->count, use_of(e, task, step) + 1, memory_order_release);
+    ppl_bell_ring(l->options.bells[e->rank]);
+    return PPL_OK;
+}
+
+static ppl_status local_receive(ppl_link *self, const ppl_task *task, int32_t reader, int64_t step, bool *done) {
+    const local_link *l = (local_link *)self;
+    const local_edge *e = &l->edge[task->edge];
+    ticket *full = &e->full[task->buffer];
+    *done = atomic_load_explicit(&full->count, memory_order_acquire) > use_of(e, task, step);
+    if (*done && l->options.delay_seed) *done = ppl_now() >= atomic_load_explicit(&full->visible, memory_order_relaxed);
+    if (!*done || !e->reader_memory[reader]) return PPL_OK;
+    size_t own = (size_t)(task->sequence % e->plan->reader_buffers[reader]);
+    memcpy((char *)e->reader_memory[reader] + own * e->stride, e->memory + (size_t)task->buffer * e->stride, e->bytes);
+    return local_release(self, task, reader, step);
+}
+
+// The executor calls this while all ranks stand still, in the order of its own barriers.
+static ppl_status local_rewind(ppl_link *self, int32_t rank, int64_t step) {
+    local_link *l = (local_link *)self;
+    for (int32_t i = 0; i < l->n_edges; i++) {
+        const local_edge *e = &l->edge[i];
+        for (int16_t b = 0; b < e->plan->buffers; b++) {
+            int64_t used = use_of(e, &(ppl_task){.buffer = b}, step); // before the step's first use
+            if (e->rank == rank) atomic_store_explicit(&e->full[b].count, used, memory_order_release);
+            for (int32_t k = 0; k < e->plan->n_readers; k++)
+                if (e->plan->reader_rank[k] == rank && e->rank != rank)
+                    atomic_store_explicit(&free_of(e, k, b)->count, used, memory_order_release);
+        }
+    }
+    return PPL_OK;
+}
+
+static void local_waits_for(const ppl_link *self, const ppl_task *task, int32_t *rank) {
+    const local_edge *e = &((const local_link *)self)->edge[task->edge];
+    *rank = e->rank;
+    if (task->kind != PPL_TASK_CREDIT) return;
+    int64_t least = INT64_MAX;
+    for (int32_t i = 0; i < e->plan->n_readers; i++) {
+        if (e->plan->reader_rank[i] == e->rank) continue;
+        int64_t count = atomic_load_explicit(&free_of(e, i, task->buffer)->count, memory_order_relaxed);
+        if (count >= least) continue;
+        least = count;
+        *rank = e->plan->reader_rank[i];
+    }
+}
+
+static double local_sent_at(const ppl_link *self, const ppl_task *task) {
+    const local_edge *e = &((const local_link *)self)->edge[task->edge];
+    return (double)atomic_load_explicit(&e->full[task->buffer].sent, memory_order_relaxed) * 1e-9;
+}
+
+const ppl_link_ops ppl_link_local = {
+    .name = "local",
+    .receives_ahead = INT32_MAX,
+    .copies = false,
+    .open = local_open,
+    .close = local_close,
+    .credit = local_credit,
+    .send = local_send,
+    .receive = local_receive,
+    .release = local_release,
+    .rewind = local_rewind,
+    .waits_for = local_waits_for,
+    .sent_at = local_sent_at,
+};
