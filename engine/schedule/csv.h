@@ -1,0 +1,28 @@
+// csv.h - a CSV file of compute order, cut into words: between csv.c, which reads it, and csv_messages.c, which judges its
+// sends and receives.
+#ifndef PPL_SCHEDULE_CSV_H
+#define PPL_SCHEDULE_CSV_H
+#include "schedule/schedule.h"
+
+typedef struct ppl_csv_word {
+    ppl_word word;
+    int32_t row, cell; // from 0; the row is the rank
+    int32_t overlap;   // as in ppl_action
+} ppl_csv_word;
+
+typedef struct ppl_csv {
+    const char *path;    // borrowed
+    ppl_csv_word *words; // row by row
+    size_t count, room;
+    int32_t rows, groups; // groups: overlaps so far
+} ppl_csv;
+
+// "PATH:LINE: cell N, 2F5: ..." and ppl_schedule_mark's rank; the position is unknown here.
+ppl_status ppl_csv_fail(const ppl_csv *c, const ppl_csv_word *w, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+// Holds the file's communication words against the compute order of s, a checked schedule: each value that crosses ranks is
+// sent once after it is made and received once before it is used, nothing else is, and what one rank sends another is
+// received in the order in which it is sent. A file without such words passes.
+ppl_status ppl_csv_check_messages(const ppl_csv *c, const ppl_schedule *s);
+
+#endif
