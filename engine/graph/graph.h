@@ -14,10 +14,10 @@ typedef enum ppl_phase {
 } ppl_phase;
 
 typedef enum ppl_value_kind {
-    PPL_VALUE_INPUT = 0, // filled from the data source in each microbatch
-    PPL_VALUE_PARAM,     // a parameter as operators read it
-    PPL_VALUE_NODE,      // a node's output
-    PPL_VALUE_SEED,      // scalar: d(step loss) / d(loss node) = 1 / the step's weight
+    PPL_VALUE_INPUT = 0,  // filled from the data source in each microbatch
+    PPL_VALUE_PARAM,      // a parameter as operators read it
+    PPL_VALUE_NODE,       // a node's output
+    PPL_VALUE_SEED,       // scalar: d(step loss) / d(loss node) = 1 / the step's weight
     PPL_VALUE_ACCUMULATOR // a node's output that lives over the step: the gradient of one use of a parameter
 } ppl_value_kind;
 
@@ -72,18 +72,21 @@ struct ppl_graph {
     struct ppl_names *names; // internal to graph.c: finds values and params by name
 };
 
-static inline const ppl_type *ppl_graph_type_of(const ppl_graph *g, ppl_value v) { return &g->values[v].type; }
+static inline const ppl_type *ppl_graph_type_of(const ppl_graph *g, ppl_value v) {
+    return &g->values[v].type;
+}
 
 // Appends a node: infers output types, makes output values. Used by tracing and by gradient rules alike; `phase` and
 // `layer` as given. accumulates: the outputs become ACCUMULATOR values.
-ppl_status ppl_graph_add_node(ppl_graph *g, int32_t op, const char *name, int32_t layer, int32_t phase, bool accumulates, const ppl_value *in,
-                              int32_t inputs, const ppl_attrs *attrs, ppl_value *out);
+ppl_status ppl_graph_add_node(ppl_graph *g, int32_t op, const char *name, int32_t layer, int32_t phase,
+                              bool accumulates, const ppl_value *in, int32_t inputs, const ppl_attrs *attrs,
+                              ppl_value *out);
 
 // Differentiates the whole graph with respect to every parameter that is not frozen, once. Where gradients of a value
 // meet they are added in one fixed chain from the last use in graph order to the first; each add belongs to the layer of
 // the use whose contribution it adds, so that a cut never changes the order of a sum. Backward nodes end up in phase I
 // when an activation's gradient depends on them, else in W. Nothing is emitted towards values that no trainable
-// parameter feeds.
+// parameter feeds. A second call changes nothing.
 ppl_status ppl_graph_differentiate(ppl_graph *g);
 
 #endif

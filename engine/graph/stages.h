@@ -12,13 +12,13 @@ typedef struct ppl_edge_reader {
 } ppl_edge_reader;
 
 typedef struct ppl_edge {
-    ppl_value value;      // -1 in abstract stages
-    int32_t kind;         // PPL_F, PPL_B or PPL_U
-    int32_t src;          // stage
-    int32_t src_last;     // ppl_phase of the last program of src itself that reads it after its producer's; -1 none
+    ppl_value value;          // -1 in abstract stages
+    int32_t kind;             // PPL_F, PPL_B or PPL_U
+    int32_t src;              // stage
+    int32_t src_last;         // ppl_phase of the last program of src itself that reads it after its producer's; -1 none
     ppl_edge_reader *readers; // in order of stage; src is not among them
     int32_t n_readers;
-    size_t bytes;         // of one microbatch
+    size_t bytes; // of one microbatch
 } ppl_edge;
 
 typedef struct ppl_program {
@@ -28,20 +28,21 @@ typedef struct ppl_program {
 
 // How long a value lives inside one stage.
 typedef struct ppl_stage_value {
-    ppl_value value;      // the root of its aliases
-    int32_t born, last;   // ppl_phase; born of an edge's value: that of the first reader
-    int32_t edge;         // -1: the stage's own
+    ppl_value value;    // the root of its aliases
+    int32_t born, last; // ppl_phase; born of an edge's value: that of the first reader
+    int32_t edge;       // -1: the stage's own
     size_t bytes;
 } ppl_stage_value;
 
 typedef struct ppl_stage {
     int32_t first_layer, layers;
     ppl_program program[PPL_PHASES];
-    ppl_stage_value *values; // data-dependent values produced or read here: node outputs, inputs, edges; no params, no accumulators
+    ppl_stage_value
+        *values; // data-dependent values produced or read here: node outputs, inputs, edges; no params, no accumulators
     int32_t n_values;
     ppl_value *inputs; // INPUT values read here
     int32_t n_inputs;
-    int32_t *params;   // indexes of the parameters read here
+    int32_t *params; // indexes of the parameters read here
     int32_t n_params;
     ppl_value *accumulators; // produced here, in graph order
     int32_t n_accumulators;

@@ -5,18 +5,19 @@
 #include "graph/graph.h"
 
 enum {
-    PPL_OP_RANDOM = 1,      // attrs.i[7] is set to the key of the node's name
-    PPL_OP_ACCUMULATES = 2, // may write accumulators (out = or out +=); else differentiation puts an ACCUMULATE behind it
-    PPL_OP_ALIAS = 4,       // output 0 is input 0's bytes: no kernel runs, the layout shares the buffer
-    PPL_OP_BACKWARD = 8     // emitted by gradient rules; not differentiable, not offered to scripts
+    PPL_OP_RANDOM = 1, // attrs.i[7] is set to the key of the node's name
+    PPL_OP_ACCUMULATES =
+        2,              // may write accumulators (out = or out +=); else differentiation puts an ACCUMULATE behind it
+    PPL_OP_ALIAS = 4,   // output 0 is input 0's bytes: no kernel runs, the layout shares the buffer
+    PPL_OP_BACKWARD = 8 // emitted by gradient rules; not differentiable, not offered to scripts
 };
 
 typedef struct ppl_op_types { // what rules see
     const ppl_type *in[PPL_MAX_INPUTS];
     int32_t inputs;
     const ppl_attrs *attrs;
-    int32_t acc_dtype;   // F32 or F64: of statistics, losses and accumulators
-    bool accumulates;    // the outputs are accumulators: of acc_dtype
+    int32_t acc_dtype; // F32 or F64: of statistics, losses and accumulators
+    bool accumulates;  // the outputs are accumulators: of acc_dtype
 } ppl_op_types;
 
 typedef struct ppl_cost {
@@ -42,15 +43,20 @@ const ppl_op_def *ppl_op_get(int32_t op); // never NULL for 0 <= op < PPL_OPS
 // For gradient rules.
 bool ppl_diff_wants(const ppl_diff *d, int32_t input); // is the gradient of this input needed?
 const ppl_type *ppl_diff_type(const ppl_diff *d, ppl_value v);
-// Emits a backward node and gives its outputs; an output that is then contributed to a parameter becomes an accumulator.
-// `target`: the input index whose gradient it computes (-1: an intermediate, such as the gradient before an activation).
-// One node may serve several inputs (LAYERNORM_DW): then target is the first of them.
-ppl_status ppl_diff_apply(ppl_diff *d, int32_t target, int32_t op, const ppl_value *in, int32_t inputs, const ppl_attrs *attrs, ppl_value *out);
-// Says that `grad` is this node's contribution to the gradient of its input.
+// Emits a backward node, in the layer of the forward node, and gives its outputs. An output that is then contributed to a
+// parameter becomes an accumulator. Its phase is found once all is emitted.
+ppl_status ppl_diff_apply(ppl_diff *d, int32_t op, const ppl_value *in, int32_t inputs, const ppl_attrs *attrs,
+                          ppl_value *out);
+// Says that `grad` is this node's contribution to the gradient of its input: at most once an input, and only where it is
+// wanted.
 ppl_status ppl_diff_contribute(ppl_diff *d, int32_t input, ppl_value grad);
+// Fails if a gradient arrives at any output but the first: for operators whose other outputs are statistics.
+ppl_status ppl_diff_first_only(const ppl_node *n, const ppl_value *dy);
 
 // Shared by rules.
-static inline int64_t ppl_last_dim(const ppl_type *t) { return t->ndim ? t->dim[t->ndim - 1] : 1; }
+static inline int64_t ppl_last_dim(const ppl_type *t) {
+    return t->ndim ? t->dim[t->ndim - 1] : 1;
+}
 static inline int64_t ppl_rows(const ppl_type *t) { // all leading dims together
     int64_t rows = 1;
     for (int32_t i = 0; i + 1 < t->ndim; i++) rows *= t->dim[i];

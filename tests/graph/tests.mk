@@ -1,0 +1,1 @@
+tests += tests/graph/test_differentiate.c
