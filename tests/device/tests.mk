@@ -1,0 +1,1 @@
+tests += tests/device/test_finite_difference.c
