@@ -1,4 +1,5 @@
 // file.c - directories, and files that are either whole or not there.
+#include "base/file.h"
 #include "base/status.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -27,28 +28,51 @@ ppl_status ppl_make_directory(const char *path) {
     return PPL_OK;
 }
 
-static bool write_all(int fd, const char *data, size_t bytes) {
+ppl_status ppl_new_file_open(ppl_new_file *f, const char *path) {
+    f->path = path;
+    int n = snprintf(f->temporary, sizeof f->temporary, "%s.%ld.tmp", path, (long)getpid());
+    if (n < 0 || (size_t)n >= sizeof f->temporary) return ppl_fail(PPL_ERR_IO, "%.80s...: the name is too long", path);
+    f->fd = open(f->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (f->fd < 0) return ppl_fail(PPL_ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
+    return PPL_OK;
+}
+
+static ppl_status cannot_write(const ppl_new_file *f, int why) {
+    return ppl_fail(PPL_ERR_IO, "%s: cannot be written: %s", f->path, strerror(why));
+}
+
+ppl_status ppl_new_file_write(ppl_new_file *f, const void *data, size_t bytes) {
+    const char *at = data;
     while (bytes) {
-        ssize_t n = write(fd, data, bytes);
+        ssize_t n = write(f->fd, at, bytes);
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return false;
-        data += n;
+        if (n < 0) return cannot_write(f, errno);
+        at += n;
         bytes -= (size_t)n;
     }
-    return true;
+    return PPL_OK;
+}
+
+ppl_status ppl_new_file_finish(ppl_new_file *f) {
+    bool ok = fsync(f->fd) == 0;
+    int why = errno;
+    if (close(f->fd) != 0 && ok) ok = false, why = errno;
+    if (ok && rename(f->temporary, f->path) != 0) ok = false, why = errno;
+    if (ok) return PPL_OK;
+    unlink(f->temporary);
+    return cannot_write(f, why);
+}
+
+void ppl_new_file_abandon(ppl_new_file *f) {
+    close(f->fd);
+    unlink(f->temporary);
 }
 
 ppl_status ppl_write_file(const char *path, const void *data, size_t bytes) {
-    char temporary[PATH_BYTES];
-    int n = snprintf(temporary, sizeof temporary, "%s.%ld.tmp", path, (long)getpid());
-    if (n < 0 || n >= PATH_BYTES) return ppl_fail(PPL_ERR_IO, "%.80s...: the name is too long", path);
-    int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0) return ppl_fail(PPL_ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
-    bool ok = write_all(fd, data, bytes) && fsync(fd) == 0;
-    int why = errno;
-    if (close(fd) != 0 && ok) ok = false, why = errno;
-    if (ok && rename(temporary, path) != 0) ok = false, why = errno;
-    if (ok) return PPL_OK;
-    unlink(temporary);
-    return ppl_fail(PPL_ERR_IO, "%s: cannot be written: %s", path, strerror(why));
+    ppl_new_file f;
+    PPL_TRY(ppl_new_file_open(&f, path));
+    ppl_status st = ppl_new_file_write(&f, data, bytes);
+    if (st == PPL_OK) return ppl_new_file_finish(&f);
+    ppl_new_file_abandon(&f);
+    return st;
 }
