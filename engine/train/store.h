@@ -18,26 +18,31 @@ typedef struct ppl_store {
     uint64_t seed;
     ppl_optimizer_options optimizer;
     ppl_store_entry *entry; // [ranks][params]
-
+    ppl_arena arena;        // all memory: spares may be exchanged with what they are spares of
 } ppl_store;
 
 // Makes entries for the (rank, parameter) pairs that uses[rank * params + param] marks, in host memory, with initial
 // weights from (seed, name, element): Philox key mix(seed, name), counter = element / 4; NORMAL by Box-Muller in f64.
+// Every parameter must be marked for some rank. Frozen parameters have neither moments nor spares.
 ppl_status ppl_store_build(const ppl_graph *g, int32_t ranks, const bool *uses, uint64_t seed, const ppl_optimizer_options *o, ppl_store **out);
 void ppl_store_free(ppl_store *s);
 static inline ppl_store_entry *ppl_store_at(const ppl_store *s, int32_t rank, int32_t param) {
     return &s->entry[(size_t)rank * s->graph->n_params + (size_t)param];
 }
-// Reads or writes a part (ppl_part, weights and moments) as f64; writes go to every copy.
+// Reads or writes a part (ppl_part, weights and moments) as f64; writes go to every copy, rounded to the graph's dtype
+// where the weights have a copy in it. A part that the optimizer does not have is PPL_ERR_ARG.
 ppl_status ppl_store_read(const ppl_store *s, int32_t param, int32_t part, double *out);
 ppl_status ppl_store_write(ppl_store *s, int32_t param, int32_t part, const double *in);
-// Takes weights and moments of another store of the same graph, whatever its ranks.
+ppl_status ppl_store_set(ppl_store *s, int32_t param, int32_t part, const void *in, int32_t dtype); // from any dtype
+void ppl_store_zero_moments(ppl_store *s);
+// Takes weights and moments of another store of the same graph, whatever its ranks: the bits stay.
 ppl_status ppl_store_take(ppl_store *s, const ppl_store *from);
 int64_t ppl_store_bytes(const ppl_store *s, int32_t rank, int32_t kind); // PPL_MEM_PARAMETERS or PPL_MEM_OPTIMIZER
 // Fills n numbers of acc dtype as the spec says: shared with ppl_tensor_fill.
 void ppl_init_fill(void *data, int32_t dtype, int64_t n, const ppl_param_spec *spec, uint64_t seed, const char *name);
 
-// safetensors. step -1: none in the file or not to be written.
+// safetensors. save: step and moments are written only with `state`. load: *step is -1 where the file has no state; the
+// moments are then zero. It changes nothing unless the whole file is right. The caller repacks what devices keep.
 ppl_status ppl_checkpoint_save(const ppl_store *s, const char *path, bool state, int64_t step);
 ppl_status ppl_checkpoint_load(ppl_store *s, const char *path, int64_t *step);
 

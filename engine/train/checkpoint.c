@@ -1,0 +1,122 @@
+// checkpoint.c - a store as a safetensors file: an 8-byte length, a JSON header, the numbers. Before: store.h, between
+// steps. After: checkpoint_load.c, whatever the ranks and the schedule then are.
+#include "train/checkpoint.h"
+#include "base/file.h"
+#include "base/json.h"
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+const char *ppl_optimizer_label(int32_t kind) {
+    return kind == PPL_ADAMW ? "adamw" : "sgd";
+}
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(((const ppl_checkpoint_item *)a)->name, ((const ppl_checkpoint_item *)b)->name);
+}
+
+ppl_status ppl_checkpoint_items(const ppl_store *s, bool state, ppl_checkpoint_list *out) {
+    static const struct {
+        int32_t part;
+        const char *prefix;
+    } parts[] = {{PPL_PART_WEIGHT, ""}, {PPL_PART_MOMENT1, "optimizer.m."}, {PPL_PART_MOMENT2, "optimizer.v."}};
+    *out = (ppl_checkpoint_list){.item = ppl_alloc(s->graph->n_params * 3 * sizeof *out->item)};
+    if (!out->item) return PPL_ERR_MEMORY;
+    bool second = s->optimizer.kind == PPL_ADAMW;
+    for (size_t i = 0; i < s->graph->n_params; i++) {
+        const ppl_param *p = &s->graph->params[i];
+        int32_t n = !state || p->spec.frozen ? 1 : second ? 3 : 2;
+        for (int32_t k = 0; k < n; k++) {
+            ppl_checkpoint_item *item = &out->item[out->count++];
+            snprintf(item->name, sizeof item->name, "%s%s", parts[k].prefix, p->name);
+            item->param = (int32_t)i;
+            item->part = parts[k].part;
+        }
+    }
+    qsort(out->item, out->count, sizeof *out->item, by_name);
+    for (size_t i = 1; i < out->count; i++)
+        if (by_name(&out->item[i - 1], &out->item[i]) == 0) {
+            ppl_status st = ppl_fail(PPL_ERR_ARG, "checkpoint: the name '%s' stands for two things, rename a parameter",
+                                     out->item[i].name);
+            ppl_checkpoint_items_clear(out);
+            return st;
+        }
+    return PPL_OK;
+}
+
+void ppl_checkpoint_items_clear(ppl_checkpoint_list *list) {
+    ppl_free(list->item);
+    *list = (ppl_checkpoint_list){0};
+}
+
+static const ppl_store_entry *entry_of(const ppl_store *s, int32_t param) {
+    for (int32_t r = 0; r < s->ranks; r++)
+        if (ppl_store_at(s, r, param)->master) return ppl_store_at(s, r, param);
+    return NULL;
+}
+
+static const void *part_data(const ppl_store *s, const ppl_checkpoint_item *item) {
+    const ppl_store_entry *e = entry_of(s, item->param);
+    return item->part == PPL_PART_WEIGHT ? e->master : item->part == PPL_PART_MOMENT1 ? e->moment1 : e->moment2;
+}
+
+// Readers want UTF-8 names; jansson is the judge.
+static ppl_status name_check(const char *name) {
+    json_t *text = json_string(name);
+    if (!text) return ppl_fail(PPL_ERR_ARG, "checkpoint: the name '%s' is not UTF-8", name);
+    json_decref(text);
+    return PPL_OK;
+}
+
+// Writes the header, with spaces at the end so that the numbers begin at a multiple of 8 bytes.
+static ppl_status header_make(const ppl_store *s, const ppl_checkpoint_list *list, bool state, int64_t step,
+                              ppl_text *t) {
+    ppl_text_add(t, "{\"__metadata__\":{\"format\":\"ppl\"");
+    if (state)
+        ppl_text_add(t, ",\"optimizer\":\"%s\",\"step\":\"%" PRId64 "\"", ppl_optimizer_label(s->optimizer.kind), step);
+    ppl_text_add(t, "}");
+    size_t at = 0;
+    for (size_t i = 0; i < list->count; i++) {
+        const ppl_type *type = &s->graph->params[list->item[i].param].type;
+        PPL_TRY(name_check(list->item[i].name));
+        ppl_text_add(t, ",");
+        ppl_text_json(t, list->item[i].name);
+        ppl_text_add(t, ":{\"dtype\":\"%s\",\"shape\":[", type->dtype == PPL_F64 ? "F64" : "F32");
+        for (int32_t k = 0; k < type->ndim; k++) ppl_text_add(t, "%s%" PRId64, k ? "," : "", type->dim[k]);
+        ppl_text_add(t, "],\"data_offsets\":[%zu,%zu]}", at, at + ppl_type_bytes(type));
+        at += ppl_type_bytes(type);
+    }
+    ppl_text_add(t, "}");
+    while (!t->failed && t->length % 8) ppl_text_add(t, " ");
+    return t->failed ? ppl_fail(PPL_ERR_MEMORY, "checkpoint: no memory for its header") : PPL_OK;
+}
+
+static ppl_status write_all(const ppl_store *s, const ppl_checkpoint_list *list, const ppl_text *header,
+                            ppl_new_file *f) {
+    unsigned char length[8];
+    for (int32_t i = 0; i < 8; i++) length[i] = (unsigned char)((uint64_t)header->length >> (8 * i));
+    PPL_TRY(ppl_new_file_write(f, length, sizeof length));
+    PPL_TRY(ppl_new_file_write(f, header->data, header->length));
+    for (size_t i = 0; i < list->count; i++)
+        PPL_TRY(ppl_new_file_write(f, part_data(s, &list->item[i]),
+                                   ppl_type_bytes(&s->graph->params[list->item[i].param].type)));
+    return PPL_OK;
+}
+
+ppl_status ppl_checkpoint_save(const ppl_store *s, const char *path, bool state, int64_t step) {
+    ppl_checkpoint_list list;
+    ppl_text header = {0};
+    ppl_new_file f;
+    PPL_TRY(ppl_checkpoint_items(s, state, &list));
+    ppl_status st;
+    PPL_GOTO(header_make(s, &list, state, step, &header));
+    PPL_GOTO(ppl_new_file_open(&f, path));
+    st = write_all(s, &list, &header, &f);
+    if (st == PPL_OK) st = ppl_new_file_finish(&f);
+    else ppl_new_file_abandon(&f);
+fail:
+    ppl_text_clear(&header);
+    ppl_checkpoint_items_clear(&list);
+    return st;
+}

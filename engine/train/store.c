@@ -1,0 +1,172 @@
+// store.c - the parameters and the optimizer's state, one copy for each rank that uses them. Before: stages.h says
+// which rank uses which. After: the executor's updates change them in place; checkpoint.c writes them down.
+#include "train/store.h"
+
+static bool has_moment2(const ppl_optimizer_options *o) {
+    return o->kind == PPL_ADAMW;
+}
+
+// Allocates one rank's entry of a parameter of n numbers.
+static ppl_status entry_build(ppl_store *s, const ppl_param *p, ppl_store_entry *e) {
+    int64_t n = ppl_type_elements(&p->type);
+    size_t bytes = (size_t)n * ppl_dtype_size(p->type.dtype);
+    if (!(e->master = ppl_arena_get(&s->arena, bytes))) return PPL_ERR_MEMORY;
+    if (s->graph->dtype != p->type.dtype &&
+        !(e->copy = ppl_arena_get(&s->arena, (size_t)n * ppl_dtype_size(s->graph->dtype))))
+        return PPL_ERR_MEMORY;
+    if (p->spec.frozen) return PPL_OK;
+    bool second = has_moment2(&s->optimizer);
+    if (!(e->moment1 = ppl_arena_get(&s->arena, bytes))) return PPL_ERR_MEMORY;
+    if (second && !(e->moment2 = ppl_arena_get(&s->arena, bytes))) return PPL_ERR_MEMORY;
+    if (s->optimizer.clip != PPL_CLIP_AFTER) return PPL_OK;
+    for (int32_t k = 0; k < (second ? 3 : 2); k++)
+        if (!(e->spare[k] = ppl_arena_get(&s->arena, bytes))) return PPL_ERR_MEMORY;
+    return PPL_OK;
+}
+
+static void copy_round(const ppl_store *s, const ppl_param *p, ppl_store_entry *e) {
+    if (e->copy) ppl_convert(e->copy, s->graph->dtype, e->master, p->type.dtype, ppl_type_elements(&p->type));
+}
+
+static ppl_store_entry *first_entry(const ppl_store *s, int32_t param) {
+    for (int32_t r = 0; r < s->ranks; r++)
+        if (ppl_store_at(s, r, param)->master) return ppl_store_at(s, r, param);
+    return NULL;
+}
+
+// All ranks' entries of one parameter, with its initial weights.
+static ppl_status param_build(ppl_store *s, const bool *uses, int32_t param) {
+    const ppl_param *p = &s->graph->params[param];
+    for (int32_t r = 0; r < s->ranks; r++) {
+        if (!uses[(size_t)r * s->graph->n_params + (size_t)param]) continue;
+        PPL_TRY(entry_build(s, p, ppl_store_at(s, r, param)));
+    }
+    ppl_store_entry *first = first_entry(s, param);
+    if (!first) return ppl_fail(PPL_ERR_ARG, "store: no rank uses parameter '%s', want one at least", p->name);
+    ppl_init_fill(first->master, p->type.dtype, ppl_type_elements(&p->type), &p->spec, s->seed, p->name);
+    copy_round(s, p, first);
+    for (int32_t r = 0; r < s->ranks; r++) {
+        ppl_store_entry *e = ppl_store_at(s, r, param);
+        if (!e->master || e == first) continue;
+        memcpy(e->master, first->master, ppl_type_bytes(&p->type));
+        copy_round(s, p, e);
+    }
+    return PPL_OK;
+}
+
+ppl_status ppl_store_build(const ppl_graph *g, int32_t ranks, const bool *uses, uint64_t seed,
+                           const ppl_optimizer_options *o, ppl_store **out) {
+    ppl_store *s = ppl_alloc(sizeof *s);
+    if (!s) return PPL_ERR_MEMORY;
+    ppl_status st = PPL_OK;
+    *s = (ppl_store){.graph = g, .ranks = ranks, .seed = seed, .optimizer = *o};
+    s->entry = ppl_arena_get(&s->arena, (size_t)ranks * g->n_params * sizeof *s->entry);
+    if (!s->entry) {
+        st = PPL_ERR_MEMORY;
+        goto fail;
+    }
+    for (size_t i = 0; i < g->n_params; i++) PPL_GOTO(param_build(s, uses, (int32_t)i));
+    *out = s;
+    return PPL_OK;
+fail:
+    ppl_store_free(s);
+    return st;
+}
+
+void ppl_store_free(ppl_store *s) {
+    if (!s) return;
+    ppl_arena_clear(&s->arena);
+    ppl_free(s);
+}
+
+static void *part_of(const ppl_store_entry *e, int32_t part) {
+    return part == PPL_PART_WEIGHT ? e->master : part == PPL_PART_MOMENT1 ? e->moment1 : e->moment2;
+}
+
+// Checks the arguments of a read or a write; *first: an entry that has the part.
+static ppl_status part_find(const ppl_store *s, int32_t param, int32_t part, ppl_store_entry **first) {
+    static const char *const names[] = {[PPL_PART_WEIGHT] = "weights",
+                                        [PPL_PART_GRADIENT] = "gradient",
+                                        [PPL_PART_MOMENT1] = "first moment",
+                                        [PPL_PART_MOMENT2] = "second moment"};
+    if (param < 0 || (size_t)param >= s->graph->n_params)
+        return ppl_fail(PPL_ERR_ARG, "parameter %d: there are %zu, want an index from 0", param, s->graph->n_params);
+    const ppl_param *p = &s->graph->params[param];
+    if (part != PPL_PART_WEIGHT && part != PPL_PART_MOMENT1 && part != PPL_PART_MOMENT2)
+        return ppl_fail(PPL_ERR_ARG, "parameter '%s': part %d is not kept here, want weights or moments", p->name,
+                        part);
+    *first = first_entry(s, param);
+    if (!part_of(*first, part))
+        return ppl_fail(PPL_ERR_ARG, "parameter '%s': it has no %s%s", p->name, names[part],
+                        p->spec.frozen ? ", it is frozen" : " with this optimizer");
+    return PPL_OK;
+}
+
+ppl_status ppl_store_read(const ppl_store *s, int32_t param, int32_t part, double *out) {
+    ppl_store_entry *e = NULL;
+    PPL_TRY(part_find(s, param, part, &e));
+    const ppl_param *p = &s->graph->params[param];
+    ppl_convert(out, PPL_F64, part_of(e, part), p->type.dtype, ppl_type_elements(&p->type));
+    return PPL_OK;
+}
+
+ppl_status ppl_store_set(ppl_store *s, int32_t param, int32_t part, const void *in, int32_t dtype) {
+    ppl_store_entry *first = NULL;
+    PPL_TRY(part_find(s, param, part, &first));
+    const ppl_param *p = &s->graph->params[param];
+    for (int32_t r = 0; r < s->ranks; r++) {
+        ppl_store_entry *e = ppl_store_at(s, r, param);
+        if (!e->master) continue;
+        ppl_convert(part_of(e, part), p->type.dtype, in, dtype, ppl_type_elements(&p->type));
+        if (part == PPL_PART_WEIGHT) copy_round(s, p, e);
+    }
+    return PPL_OK;
+}
+
+ppl_status ppl_store_write(ppl_store *s, int32_t param, int32_t part, const double *in) {
+    return ppl_store_set(s, param, part, in, PPL_F64);
+}
+
+void ppl_store_zero_moments(ppl_store *s) {
+    for (size_t i = 0; i < (size_t)s->ranks * s->graph->n_params; i++) {
+        size_t bytes = ppl_type_bytes(&s->graph->params[i % s->graph->n_params].type);
+        if (s->entry[i].moment1) memset(s->entry[i].moment1, 0, bytes);
+        if (s->entry[i].moment2) memset(s->entry[i].moment2, 0, bytes);
+    }
+}
+
+ppl_status ppl_store_take(ppl_store *s, const ppl_store *from) {
+    if (s->graph != from->graph || has_moment2(&s->optimizer) != has_moment2(&from->optimizer))
+        return ppl_fail(PPL_ERR_ARG, "store: the other store is of another graph or optimizer, want the same");
+    for (size_t i = 0; i < s->graph->n_params; i++) {
+        const ppl_param *p = &s->graph->params[i];
+        const ppl_store_entry *old = first_entry(from, (int32_t)i);
+        size_t bytes = ppl_type_bytes(&p->type);
+        for (int32_t r = 0; r < s->ranks; r++) {
+            ppl_store_entry *e = ppl_store_at(s, r, (int32_t)i);
+            if (!e->master) continue;
+            memcpy(e->master, old->master, bytes);
+            copy_round(s, p, e);
+            if (e->moment1) memcpy(e->moment1, old->moment1, bytes);
+            if (e->moment2) memcpy(e->moment2, old->moment2, bytes);
+        }
+    }
+    return PPL_OK;
+}
+
+int64_t ppl_store_bytes(const ppl_store *s, int32_t rank, int32_t kind) {
+    int64_t bytes = 0;
+    for (size_t i = 0; i < s->graph->n_params; i++) {
+        const ppl_store_entry *e = ppl_store_at(s, rank, (int32_t)i);
+        const ppl_type *type = &s->graph->params[i].type;
+        int64_t n = ppl_type_elements(type), master = n * (int64_t)ppl_dtype_size(type->dtype);
+        if (kind == PPL_MEM_PARAMETERS) {
+            if (e->master) bytes += master;
+            if (e->copy) bytes += n * (int64_t)ppl_dtype_size(s->graph->dtype);
+        } else if (kind == PPL_MEM_OPTIMIZER) {
+            bytes += master * ((e->moment1 != NULL) + (e->moment2 != NULL));
+            for (int32_t k = 0; k < 3; k++) bytes += e->spare[k] ? master : 0;
+        }
+    }
+    return bytes;
+}
