@@ -23,13 +23,12 @@ ppl_status ppl_checkpoint_items(const ppl_store *s, bool state, ppl_checkpoint_l
     } parts[] = {{PPL_PART_WEIGHT, ""}, {PPL_PART_MOMENT1, "optimizer.m."}, {PPL_PART_MOMENT2, "optimizer.v."}};
     *out = (ppl_checkpoint_list){.item = ppl_alloc(s->graph->n_params * 3 * sizeof *out->item)};
     if (!out->item) return PPL_ERR_MEMORY;
-    bool second = s->optimizer.kind == PPL_ADAMW;
     for (size_t i = 0; i < s->graph->n_params; i++) {
-        const ppl_param *p = &s->graph->params[i];
-        int32_t n = !state || p->spec.frozen ? 1 : second ? 3 : 2;
-        for (int32_t k = 0; k < n; k++) {
+        const ppl_store_entry *e = ppl_store_first(s, (int32_t)i);
+        for (size_t k = 0; k < (state ? 3 : 1); k++) {
+            if (!ppl_store_part(e, parts[k].part)) continue;
             ppl_checkpoint_item *item = &out->item[out->count++];
-            snprintf(item->name, sizeof item->name, "%s%s", parts[k].prefix, p->name);
+            snprintf(item->name, sizeof item->name, "%s%s", parts[k].prefix, s->graph->params[i].name);
             item->param = (int32_t)i;
             item->part = parts[k].part;
         }
@@ -50,15 +49,8 @@ void ppl_checkpoint_items_clear(ppl_checkpoint_list *list) {
     *list = (ppl_checkpoint_list){0};
 }
 
-static const ppl_store_entry *entry_of(const ppl_store *s, int32_t param) {
-    for (int32_t r = 0; r < s->ranks; r++)
-        if (ppl_store_at(s, r, param)->master) return ppl_store_at(s, r, param);
-    return NULL;
-}
-
 static const void *part_data(const ppl_store *s, const ppl_checkpoint_item *item) {
-    const ppl_store_entry *e = entry_of(s, item->param);
-    return item->part == PPL_PART_WEIGHT ? e->master : item->part == PPL_PART_MOMENT1 ? e->moment1 : e->moment2;
+    return ppl_store_part(ppl_store_first(s, item->param), item->part);
 }
 
 // Readers want UTF-8 names; jansson is the judge.

@@ -2,8 +2,9 @@
 // which rank uses which. After: the executor's updates change them in place; checkpoint.c writes them down.
 #include "train/store.h"
 
-static bool has_moment2(const ppl_optimizer_options *o) {
-    return o->kind == PPL_ADAMW;
+// How many moments the optimizer keeps of a parameter.
+static int32_t moments(const ppl_optimizer_options *o) {
+    return o->kind == PPL_ADAMW ? 2 : o->momentum != 0 ? 1 : 0;
 }
 
 // Allocates one rank's entry of a parameter of n numbers.
@@ -15,11 +16,11 @@ static ppl_status entry_build(ppl_store *s, const ppl_param *p, ppl_store_entry 
         !(e->copy = ppl_arena_get(&s->arena, (size_t)n * ppl_dtype_size(s->graph->dtype))))
         return PPL_ERR_MEMORY;
     if (p->spec.frozen) return PPL_OK;
-    bool second = has_moment2(&s->optimizer);
-    if (!(e->moment1 = ppl_arena_get(&s->arena, bytes))) return PPL_ERR_MEMORY;
-    if (second && !(e->moment2 = ppl_arena_get(&s->arena, bytes))) return PPL_ERR_MEMORY;
+    int32_t n_moments = moments(&s->optimizer);
+    if (n_moments > 0 && !(e->moment1 = ppl_arena_get(&s->arena, bytes))) return PPL_ERR_MEMORY;
+    if (n_moments > 1 && !(e->moment2 = ppl_arena_get(&s->arena, bytes))) return PPL_ERR_MEMORY;
     if (s->optimizer.clip != PPL_CLIP_AFTER) return PPL_OK;
-    for (int32_t k = 0; k < (second ? 3 : 2); k++)
+    for (int32_t k = 0; k <= n_moments; k++)
         if (!(e->spare[k] = ppl_arena_get(&s->arena, bytes))) return PPL_ERR_MEMORY;
     return PPL_OK;
 }
@@ -28,7 +29,7 @@ static void copy_round(const ppl_store *s, const ppl_param *p, ppl_store_entry *
     if (e->copy) ppl_convert(e->copy, s->graph->dtype, e->master, p->type.dtype, ppl_type_elements(&p->type));
 }
 
-static ppl_store_entry *first_entry(const ppl_store *s, int32_t param) {
+ppl_store_entry *ppl_store_first(const ppl_store *s, int32_t param) {
     for (int32_t r = 0; r < s->ranks; r++)
         if (ppl_store_at(s, r, param)->master) return ppl_store_at(s, r, param);
     return NULL;
@@ -41,7 +42,7 @@ static ppl_status param_build(ppl_store *s, const bool *uses, int32_t param) {
         if (!uses[(size_t)r * s->graph->n_params + (size_t)param]) continue;
         PPL_TRY(entry_build(s, p, ppl_store_at(s, r, param)));
     }
-    ppl_store_entry *first = first_entry(s, param);
+    ppl_store_entry *first = ppl_store_first(s, param);
     if (!first) return ppl_fail(PPL_ERR_ARG, "store: no rank uses parameter '%s', want one at least", p->name);
     ppl_init_fill(first->master, p->type.dtype, ppl_type_elements(&p->type), &p->spec, s->seed, p->name);
     copy_round(s, p, first);
@@ -79,7 +80,7 @@ void ppl_store_free(ppl_store *s) {
     ppl_free(s);
 }
 
-static void *part_of(const ppl_store_entry *e, int32_t part) {
+void *ppl_store_part(const ppl_store_entry *e, int32_t part) {
     return part == PPL_PART_WEIGHT ? e->master : part == PPL_PART_MOMENT1 ? e->moment1 : e->moment2;
 }
 
@@ -95,8 +96,8 @@ static ppl_status part_find(const ppl_store *s, int32_t param, int32_t part, ppl
     if (part != PPL_PART_WEIGHT && part != PPL_PART_MOMENT1 && part != PPL_PART_MOMENT2)
         return ppl_fail(PPL_ERR_ARG, "parameter '%s': part %d is not kept here, want weights or moments", p->name,
                         part);
-    *first = first_entry(s, param);
-    if (!part_of(*first, part))
+    *first = ppl_store_first(s, param);
+    if (!ppl_store_part(*first, part))
         return ppl_fail(PPL_ERR_ARG, "parameter '%s': it has no %s%s", p->name, names[part],
                         p->spec.frozen ? ", it is frozen" : " with this optimizer");
     return PPL_OK;
@@ -106,7 +107,7 @@ ppl_status ppl_store_read(const ppl_store *s, int32_t param, int32_t part, doubl
     ppl_store_entry *e = NULL;
     PPL_TRY(part_find(s, param, part, &e));
     const ppl_param *p = &s->graph->params[param];
-    ppl_convert(out, PPL_F64, part_of(e, part), p->type.dtype, ppl_type_elements(&p->type));
+    ppl_convert(out, PPL_F64, ppl_store_part(e, part), p->type.dtype, ppl_type_elements(&p->type));
     return PPL_OK;
 }
 
@@ -117,7 +118,7 @@ ppl_status ppl_store_set(ppl_store *s, int32_t param, int32_t part, const void *
     for (int32_t r = 0; r < s->ranks; r++) {
         ppl_store_entry *e = ppl_store_at(s, r, param);
         if (!e->master) continue;
-        ppl_convert(part_of(e, part), p->type.dtype, in, dtype, ppl_type_elements(&p->type));
+        ppl_convert(ppl_store_part(e, part), p->type.dtype, in, dtype, ppl_type_elements(&p->type));
         if (part == PPL_PART_WEIGHT) copy_round(s, p, e);
     }
     return PPL_OK;
@@ -136,11 +137,11 @@ void ppl_store_zero_moments(ppl_store *s) {
 }
 
 ppl_status ppl_store_take(ppl_store *s, const ppl_store *from) {
-    if (s->graph != from->graph || has_moment2(&s->optimizer) != has_moment2(&from->optimizer))
+    if (s->graph != from->graph || moments(&s->optimizer) != moments(&from->optimizer))
         return ppl_fail(PPL_ERR_ARG, "store: the other store is of another graph or optimizer, want the same");
     for (size_t i = 0; i < s->graph->n_params; i++) {
         const ppl_param *p = &s->graph->params[i];
-        const ppl_store_entry *old = first_entry(from, (int32_t)i);
+        const ppl_store_entry *old = ppl_store_first(from, (int32_t)i);
         size_t bytes = ppl_type_bytes(&p->type);
         for (int32_t r = 0; r < s->ranks; r++) {
             ppl_store_entry *e = ppl_store_at(s, r, (int32_t)i);

@@ -29,6 +29,8 @@ void ppl_store_free(ppl_store *s);
 static inline ppl_store_entry *ppl_store_at(const ppl_store *s, int32_t rank, int32_t param) {
     return &s->entry[(size_t)rank * s->graph->n_params + (size_t)param];
 }
+ppl_store_entry *ppl_store_first(const ppl_store *s, int32_t param);  // of the first rank that has it; NULL none
+void *ppl_store_part(const ppl_store_entry *e, int32_t part);        // ppl_part; NULL where there is none
 // Reads or writes a part (ppl_part, weights and moments) as f64; writes go to every copy, rounded to the graph's dtype
 // where the weights have a copy in it. A part that the optimizer does not have is PPL_ERR_ARG.
 ppl_status ppl_store_read(const ppl_store *s, int32_t param, int32_t part, double *out);
