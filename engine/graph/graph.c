@@ -3,6 +3,7 @@
 #include "graph/graph.h"
 #include "base/random.h"
 #include "graph/names.h"
+#include "graph/stages.h"
 #include "ops/rule.h"
 #include <math.h>
 #include <stdio.h>

@@ -21,6 +21,8 @@ typedef struct ppl_edge {
     size_t bytes; // of one microbatch
 } ppl_edge;
 
+// What a stage runs. Aliases (RESHAPE) are left out: a node's inputs lie where ppl_graph_root of them lies. A node's phase
+// here may be I where the graph has W: gradients that leave their stage are always made in I.
 typedef struct ppl_program {
     const int32_t *nodes; // ids in order of execution
     int32_t count;
@@ -29,7 +31,7 @@ typedef struct ppl_program {
 // How long a value lives inside one stage.
 typedef struct ppl_stage_value {
     ppl_value value;    // the root of its aliases
-    int32_t born, last; // ppl_phase; born of an edge's value: that of the first reader
+    int32_t born, last; // ppl_phase; born where it is only read: the first reading phase; of inputs: F
     int32_t edge;       // -1: the stage's own
     size_t bytes;
 } ppl_stage_value;

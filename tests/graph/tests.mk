@@ -1,1 +1,1 @@
-tests += tests/graph/test_differentiate.c
+tests += tests/graph/test_differentiate.c tests/graph/test_stages.c
