@@ -43,6 +43,7 @@ PPL_CPU_KERNEL(act_grad);
 PPL_CPU_KERNEL(softmax);
 PPL_CPU_KERNEL(softmax_grad);
 PPL_CPU_KERNEL(dropout);
+PPL_CPU_KERNEL(reshape);
 PPL_CPU_KERNEL(transpose);
 PPL_CPU_KERNEL(slice);
 PPL_CPU_KERNEL(concat);
@@ -53,5 +54,15 @@ PPL_CPU_KERNEL(mse);
 PPL_CPU_KERNEL(mse_grad);
 PPL_CPU_KERNEL(reduce);
 PPL_CPU_KERNEL(accumulate);
+
+// The optimizer's step of u->n numbers, accumulators in f32; in place or into the *_out arrays. Bits do not depend on
+// threads, nor on how the numbers are split into calls.
+void ppl_cpu_update(const ppl_update *u, int32_t threads);
+void ppl_cpu_update_avx2(const ppl_update *u, int32_t threads);
+void ppl_cpu_update_avx512(const ppl_update *u, int32_t threads);
+// The sum of squares of the sum of `uses` f32 arrays of n numbers: device.h's square_sum.
+double ppl_cpu_square_sum(const void *const *grads, int32_t uses, int64_t n, int32_t threads);
+double ppl_cpu_square_sum_avx2(const void *const *grads, int32_t uses, int64_t n, int32_t threads);
+double ppl_cpu_square_sum_avx512(const void *const *grads, int32_t uses, int64_t n, int32_t threads);
 
 #endif

@@ -12,9 +12,35 @@ static const char *const isa_names[ISAS] = {[AVX2] = "avx2", [AVX512] = "avx512"
 #define BOTH(op)                                                                                                       \
     { [AVX2] = &ppl_cpu_##op##_avx2, [AVX512] = &ppl_cpu_##op##_avx512 }
 
-// An operator without a line runs no kernel here (RESHAPE is an alias).
 static const ppl_kernel *const kernels[PPL_OPS][ISAS] = {
-    [PPL_OP_RESHAPE] = {NULL, NULL},
+    [PPL_OP_ADD] = BOTH(add),
+    [PPL_OP_MUL] = BOTH(mul),
+    [PPL_OP_SCALE] = BOTH(scale),
+    [PPL_OP_EMBEDDING] = BOTH(embedding),
+    [PPL_OP_LAYERNORM] = BOTH(layernorm),
+    [PPL_OP_RMSNORM] = BOTH(rmsnorm),
+    [PPL_OP_ROPE] = BOTH(rope),
+    [PPL_OP_ACT] = BOTH(act),
+    [PPL_OP_SOFTMAX] = BOTH(softmax),
+    [PPL_OP_DROPOUT] = BOTH(dropout),
+    [PPL_OP_RESHAPE] = BOTH(reshape),
+    [PPL_OP_TRANSPOSE] = BOTH(transpose),
+    [PPL_OP_SLICE] = BOTH(slice),
+    [PPL_OP_CONCAT] = BOTH(concat),
+    [PPL_OP_CROSS_ENTROPY] = BOTH(cross_entropy),
+    [PPL_OP_MSE] = BOTH(mse),
+    [PPL_OP_REDUCE] = BOTH(reduce),
+    [PPL_OP_ACT_GRAD] = BOTH(act_grad),
+    [PPL_OP_EMBEDDING_DW] = BOTH(embedding_dw),
+    [PPL_OP_LAYERNORM_DX] = BOTH(layernorm_dx),
+    [PPL_OP_LAYERNORM_DW] = BOTH(layernorm_dw),
+    [PPL_OP_RMSNORM_DX] = BOTH(rmsnorm_dx),
+    [PPL_OP_RMSNORM_DW] = BOTH(rmsnorm_dw),
+    [PPL_OP_SOFTMAX_GRAD] = BOTH(softmax_grad),
+    [PPL_OP_PAD] = BOTH(pad),
+    [PPL_OP_CROSS_ENTROPY_GRAD] = BOTH(cross_entropy_grad),
+    [PPL_OP_MSE_GRAD] = BOTH(mse_grad),
+    [PPL_OP_ACCUMULATE] = BOTH(accumulate),
 };
 
 static atomic_int chosen = -1; // isa
@@ -67,4 +93,14 @@ const char *ppl_cpu_isa(void) {
 
 const ppl_kernel *ppl_cpu_kernel(int32_t op) {
     return op >= 0 && op < PPL_OPS ? kernels[op][isa_now()] : NULL;
+}
+
+void ppl_cpu_update(const ppl_update *u, int32_t threads) {
+    if (isa_now() == AVX512) ppl_cpu_update_avx512(u, threads);
+    else ppl_cpu_update_avx2(u, threads);
+}
+
+double ppl_cpu_square_sum(const void *const *grads, int32_t uses, int64_t n, int32_t threads) {
+    return isa_now() == AVX512 ? ppl_cpu_square_sum_avx512(grads, uses, n, threads)
+                               : ppl_cpu_square_sum_avx2(grads, uses, n, threads);
 }

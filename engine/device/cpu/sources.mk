@@ -1,2 +1,10 @@
 src += engine/device/cpu/kernels.c engine/device/cpu/gemm.c
-isa_src +=
+isa_src += engine/device/cpu/add.c engine/device/cpu/mul.c engine/device/cpu/scale.c engine/device/cpu/embedding.c
+isa_src += engine/device/cpu/layernorm.c engine/device/cpu/rmsnorm.c engine/device/cpu/rope.c engine/device/cpu/act.c
+isa_src += engine/device/cpu/softmax.c engine/device/cpu/dropout.c engine/device/cpu/reshape.c
+isa_src += engine/device/cpu/transpose.c engine/device/cpu/slice.c engine/device/cpu/concat.c
+isa_src += engine/device/cpu/cross_entropy.c engine/device/cpu/mse.c engine/device/cpu/reduce.c
+isa_src += engine/device/cpu/act_grad.c engine/device/cpu/embedding_dw.c engine/device/cpu/layernorm_dx.c
+isa_src += engine/device/cpu/layernorm_dw.c engine/device/cpu/rmsnorm_dx.c engine/device/cpu/rmsnorm_dw.c
+isa_src += engine/device/cpu/softmax_grad.c engine/device/cpu/pad.c engine/device/cpu/cross_entropy_grad.c
+isa_src += engine/device/cpu/mse_grad.c engine/device/cpu/accumulate.c engine/device/cpu/update.c

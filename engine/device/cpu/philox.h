@@ -1,0 +1,84 @@
+// philox.h - Philox4x32-10 for 16 neighbouring counters: the words that base/random.h's single calls give, in their
+// order. Before it: dropout.c; after it: vec.h. Counters and products are 32-bit numbers in 64-bit lanes, since that is
+// what the multiplication wants; what gathers above the low 32 bits of a lane is not read.
+#ifndef PPL_DEVICE_CPU_PHILOX_H
+#define PPL_DEVICE_CPU_PHILOX_H
+#include "device/cpu/vec.h"
+
+#ifdef __AVX512F__
+typedef __m512i wide;
+enum { WIDE = 8 }; // 64-bit lanes
+#define WIDE_OP(op) _mm512_##op
+#define WIDE_XOR    _mm512_xor_si512
+PPL_VEC wide wide_set(uint64_t x) {
+    return _mm512_set1_epi64((long long)x);
+}
+PPL_VEC wide wide_blend(wide even, wide odd) {
+    return _mm512_mask_blend_epi32(0xaaaa, even, odd);
+} // of 32-bit words
+// What is added to the first counter: in this order the words come out in theirs.
+PPL_VEC wide wide_count(void) {
+    return _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
+}
+#else
+typedef __m256i wide;
+enum { WIDE = 4 };
+#define WIDE_OP(op) _mm256_##op
+#define WIDE_XOR    _mm256_xor_si256
+PPL_VEC wide wide_set(uint64_t x) {
+    return _mm256_set1_epi64x((long long)x);
+}
+PPL_VEC wide wide_blend(wide even, wide odd) {
+    return _mm256_blend_epi32(even, odd, 0xaa);
+}
+PPL_VEC wide wide_count(void) {
+    return _mm256_setr_epi64x(0, 2, 1, 3);
+}
+#endif
+
+typedef struct philox { // what stays the same from block to block
+    wide key[10][2];    // of each round
+    wide hi[2];         // the counter's upper half
+} philox;
+
+PPL_VEC philox philox_make(uint64_t key, uint64_t hi) {
+    philox p = {.hi = {wide_set((uint32_t)hi), wide_set(hi >> 32)}};
+    uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
+    for (int round = 0; round < 10; round++) {
+        p.key[round][0] = wide_set(k0), p.key[round][1] = wide_set(k1);
+        k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
+    }
+    return p;
+}
+
+// Counters lo .. lo + WIDE - 1: 4 WIDE words in two vectors.
+PPL_VEC void philox_block(const philox *p, uint64_t lo, wide out[2]) {
+    const wide m0 = wide_set(0xD2511F53u), m1 = wide_set(0xCD9E8D57u);
+    wide c0 = WIDE_OP(add_epi64)(wide_set(lo), wide_count()), c1 = WIDE_OP(srli_epi64)(c0, 32);
+    wide c2 = p->hi[0], c3 = p->hi[1];
+    for (int round = 0; round < 10; round++) {
+        wide p0 = WIDE_OP(mul_epu32)(m0, c0), p1 = WIDE_OP(mul_epu32)(m1, c2);
+        c0 = WIDE_XOR(WIDE_XOR(WIDE_OP(srli_epi64)(p1, 32), c1), p->key[round][0]);
+        c2 = WIDE_XOR(WIDE_XOR(WIDE_OP(srli_epi64)(p0, 32), c3), p->key[round][1]);
+        c1 = p1, c3 = p0;
+    }
+    wide a = wide_blend(c0, WIDE_OP(slli_epi64)(c1, 32)); // words 0 and 1 of each counter
+    wide b = wide_blend(c2, WIDE_OP(slli_epi64)(c3, 32)); // words 2 and 3
+    out[0] = WIDE_OP(unpacklo_epi64)(a, b);
+    out[1] = WIDE_OP(unpackhi_epi64)(a, b);
+}
+
+// The 64 words of counters lo .. lo + 15.
+PPL_VEC void philox_words(const philox *p, uint64_t lo, w16 words[4]) {
+    wide w[64 / WIDE / 2];
+    for (int i = 0; i < 16 / WIDE; i++) philox_block(p, lo + (uint64_t)(i * WIDE), w + 2 * i);
+    for (int i = 0; i < 4; i++) {
+#ifdef __AVX512F__
+        words[i] = (w16){w[i]};
+#else
+        words[i] = (w16){w[2 * i], w[2 * i + 1]};
+#endif
+    }
+}
+
+#endif
