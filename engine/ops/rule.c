@@ -14,7 +14,7 @@ ppl_status ppl_rule_type(const char *what, const ppl_type *type) {
         if (type->dim[i] < 1)
             return ppl_fail(PPL_ERR_SHAPE, "%s: dim %d is %lld, want at least 1", what, i, (long long)type->dim[i]);
         if (type->dim[i] > PPL_MAX_ELEMENTS / elements)
-            return ppl_fail(PPL_ERR_SHAPE, "%s: it has more than 2^40 elements, want fewer", what);
+            return ppl_fail(PPL_ERR_SHAPE, "%s: it has more than 2^40 elements, want that at most", what);
         elements *= type->dim[i];
     }
     return PPL_OK;
@@ -23,8 +23,9 @@ ppl_status ppl_rule_type(const char *what, const ppl_type *type) {
 ppl_status ppl_rule_inputs(const ppl_rule *r, int32_t min, int32_t max) {
     int32_t n = r->t->inputs;
     if (n < min || n > max) {
-        if (min == max) return ppl_fail(PPL_ERR_SHAPE, "%s: it has %d inputs, want %d", r->op, n, min);
-        return ppl_fail(PPL_ERR_SHAPE, "%s: it has %d inputs, want %d..%d", r->op, n, min, max);
+        if (min == max)
+            return ppl_fail(PPL_ERR_SHAPE, "%s: it has %d input%s, want %d", r->op, n, n == 1 ? "" : "s", min);
+        return ppl_fail(PPL_ERR_SHAPE, "%s: it has %d input%s, want %d..%d", r->op, n, n == 1 ? "" : "s", min, max);
     }
     for (int32_t k = 0; k < n; k++) {
         char what[96];
