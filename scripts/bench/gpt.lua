@@ -8,25 +8,29 @@ local cfg = ppl.config {
 }
 local context = 256
 
-local function batches()
-    local state = 1
-    return function()
-        local tokens, targets = {}, {}
-        for i = 1, cfg.train.batch * context do
-            state = (state * 1103515245 + 12345) % 2147483648
-            tokens[i] = math.floor(state / 65536) % 256
-            targets[i] = tokens[i]
-        end
-        return { tokens = tokens, targets = targets }
+-- Bytes without order: the arithmetic does not depend on what they say.
+local state = 1
+local function window()
+    local list = {}
+    for i = 1, context do
+        state = (state * 1103515245 + 12345) % 2147483648
+        list[i] = math.floor(state / 65536) % 256
     end
+    return list
+end
+
+local function batch_of(_, batch)
+    local samples = {}
+    for i = 1, batch do samples[i] = window() end
+    return { tokens = samples, targets = samples }
 end
 
 local run = ppl.trainer {
-    model = ppl.nn.gpt { layers = 6, dim = 384, heads = 6, context = context, vocab = 256, dropout = 0 },
+    model = ppl.nn.gpt { layers = 6, dim = 384, heads = 6, context = context, vocabulary = 256 },
     loss = ppl.nn.cross_entropy(),
-    data = ppl.data.stream {
-        inputs = { tokens = { dtype = 'i32', context }, targets = { dtype = 'i32', context } },
-        next = batches(),
+    data = ppl.data.iterator {
+        inputs = { { name = 'tokens', dtype = 'i32', shape = { context } }, { name = 'targets', dtype = 'i32', shape = { context } } },
+        next = batch_of,
     },
     pipeline = { stages = cfg.pipeline.stages, microbatches = cfg.pipeline.microbatches, schedule = cfg.pipeline.schedule, threads = 1 },
     optimizer = ppl.adamw { lr = 3e-4, beta2 = 0.95, weight_decay = 0.1, clip = { mode = 'before', norm = 1.0 } },
