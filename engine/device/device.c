@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 static const ppl_device_ops *const devices[] = {
+    &ppl_device_cpu,
     &ppl_device_reference,
     &ppl_device_emulated,
 };

@@ -75,10 +75,11 @@ ppl_status ppl_case_build(const ppl_case *c, int32_t dtype, ppl_graph **out) {
     return st;
 }
 
-// n numbers of one input, by the letter its name begins with.
+// n numbers of an input or parameter, by the letter its name begins with.
 static void input_fill(const ppl_case *c, char letter, double *x, int64_t n) {
     for (int64_t i = 0; i < n; i++) { // uniform in [-1, 1) so far
         double unit = (x[i] + 1) / 2;
+        if (c->gain != 0) x[i] *= c->gain;
         if (letter == 'i') x[i] = floor(unit * c->limit);
         if (letter == 'c') x[i] = floor(unit * (c->limit + 1)) - 1;
         if (letter == 't' && i % 5 == 3) x[i] = NAN;
@@ -95,7 +96,7 @@ void ppl_case_fill(const ppl_case *c, ppl_interpret *t, uint64_t seed) {
         double *x = ppl_alloc((size_t)n * sizeof *x);
         if (!x) continue; // values stay zero, and the test finds them so
         ppl_init_fill(x, PPL_F64, n, &spec, seed, info->name);
-        if (info->kind == PPL_VALUE_INPUT) input_fill(c, info->name[0], x, n);
+        input_fill(c, info->kind == PPL_VALUE_INPUT ? info->name[0] : 'p', x, n);
         ppl_interpret_write(t, (ppl_value)v, x);
         ppl_free(x);
     }

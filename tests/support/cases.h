@@ -26,8 +26,9 @@ typedef struct ppl_case {
     ppl_case_input in[4]; // up to the first CASE_NONE
     ppl_attrs attrs;
     int32_t limit;   // of CASE_IDS and CASE_CLASSES
+    double gain;     // what data and parameters are multiplied by; 0: 1
     bool evaluating; // not training
-    int32_t outputs;  // what the loss is made of: 0 the first output, 1 the second, 2 their sum
+    int32_t outputs; // what the loss is made of: 0 the first output, 1 the second, 2 their sum
 } ppl_case;
 
 #define CASE_INPUT(k, ...)                                                                                             \
