@@ -249,7 +249,8 @@ ppl_status ppl_graph_loss(ppl_graph *g, ppl_value loss) {
     if (v->type.ndim != 0 || v->type.dtype != acc)
         return ppl_fail(PPL_ERR_SHAPE, "loss: %s is %s, want a scalar %s", v->name, ppl_type_print(&v->type, text),
                         ppl_dtype_name(acc));
-    if (v->kind != PPL_VALUE_NODE) return ppl_fail(PPL_ERR_ARG, "loss: %s is no operator's result, want one", v->name);
+    if (g->values[ppl_graph_root(g, loss)].kind != PPL_VALUE_NODE)
+        return ppl_fail(PPL_ERR_ARG, "loss: %s is no operator's result, want one", v->name);
     g->loss = loss;
     return PPL_OK;
 }
