@@ -24,7 +24,7 @@ typedef enum ppl_region {
 typedef struct ppl_place {
     int32_t region; // ppl_region
     int32_t index;
-    size_t offset;  // bytes
+    size_t offset; // bytes
 } ppl_place;
 
 // The two sides of an edge. Readers on the producer's own rank need no tasks: the rank's order is proof enough, and
@@ -34,15 +34,16 @@ typedef struct ppl_place {
 // and gives the producer's buffer back at once, and reader_buffers is chosen from the reader's order, so RELEASE is not
 // emitted there.
 typedef struct ppl_edge_plan {
-    int32_t buffers;         // the producer's
-    int32_t *order;          // [microbatches]: position of a microbatch in the producer's order, its `sequence` ([1] for U edges)
+    int32_t buffers; // the producer's
+    int32_t
+        *order; // [microbatches]: position of a microbatch in the producer's order, its `sequence` ([1] for U edges)
     int32_t n_readers;       // as in ppl_edge
     int32_t *reader_rank;    // [n_readers]
     int32_t *reader_buffers; // [n_readers]: 0 = reads the producer's; else the number of its own buffers
 } ppl_edge_plan;
 
 typedef struct ppl_stage_layout {
-    ppl_place *place;      // [graph values]; region NONE where the stage does not touch the value
+    ppl_place *place; // [graph values]; region NONE where the stage does not touch the value
     size_t slot_bytes, pending_bytes;
     int32_t slots, pendings;
 } ppl_stage_layout;
@@ -50,19 +51,20 @@ typedef struct ppl_stage_layout {
 typedef struct ppl_rank_plan {
     ppl_task *tasks;
     int64_t count;
-    int32_t peak_live;      // stage-microbatches between F and the end of W (or B)
-    int32_t *stages;        // owned, ascending: chunk -> stage
+    int32_t peak_live; // stage-microbatches between F and the end of W (or B)
+    int32_t *stages;   // owned, ascending: chunk -> stage
     int32_t n_stages;
     size_t work_bytes, grad_bytes; // of this rank
-    int32_t *params;        // indexes of parameters with a copy here, ascending
+    int32_t *params;               // indexes of parameters with a copy here, ascending
     int32_t n_params;
-    int64_t forward_tasks;  // tasks[0 .. forward_tasks) depend on no backward task of any rank in this step: what a rollback redoes
+    int64_t
+        forward_tasks; // tasks[0 .. forward_tasks) depend on no backward task of any rank in this step: what a rollback redoes
 } ppl_rank_plan;
 
 typedef struct ppl_plan_options {
-    bool forward_only; // evaluation: F actions alone, activations released at once
-    bool copy_links;   // links copy (NCCL, MPI) instead of handing over pointers
-    bool validate;     // clip after: puts a VALIDATE behind each rank's forward_tasks
+    bool forward_only;   // evaluation: F actions alone, activations released at once
+    bool copy_links;     // links copy (NCCL, MPI) instead of handing over pointers
+    bool validate;       // clip after: puts a VALIDATE behind each rank's forward_tasks
     size_t memory_limit; // bytes a rank; 0 none: exceeded is an error that says what it would take
 } ppl_plan_options;
 
@@ -73,16 +75,17 @@ struct ppl_plan {
     ppl_plan_options options;
     char schedule[PPL_NAME_BYTES];
     int32_t ranks, microbatches;
-    int32_t *stage_rank;       // [stages]
-    ppl_rank_plan *rank;       // [ranks]
-    ppl_stage_layout *layout;  // [stages]; place is NULL in abstract plans
-    ppl_edge_plan *edge;       // [stages->n_edges]
-    struct ppl_trace *trace;   // of the last simulation; NULL
-    ppl_schedule *actions;     // a copy of the schedule, for printing and marking
+    int32_t *stage_rank;      // [stages]
+    ppl_rank_plan *rank;      // [ranks]
+    ppl_stage_layout *layout; // [stages]; place is NULL in abstract plans
+    ppl_edge_plan *edge;      // [stages->n_edges]
+    struct ppl_trace *trace;  // of the last simulation; NULL
+    ppl_schedule *actions;    // a copy of the schedule, for printing and marking
 };
 
 // Compiles and proves. borrows stages for the plan's life; copies what it needs of the schedule.
-ppl_status ppl_plan_build(const ppl_schedule *s, const ppl_stages *stages, const ppl_plan_options *options, ppl_plan **out);
+ppl_status ppl_plan_build(const ppl_schedule *s, const ppl_stages *stages, const ppl_plan_options *options,
+                          ppl_plan **out);
 
 // The producer's buffer that holds (edge, microbatch).
 static inline int32_t ppl_plan_buffer(const ppl_plan *p, int32_t edge, int32_t microbatch) {

@@ -1,1 +1,2 @@
-src +=
+src += engine/plan/build.c engine/plan/ends.c engine/plan/tasks.c engine/plan/slots.c engine/plan/buffers.c \
+       engine/plan/walk.c engine/plan/prove.c engine/plan/print.c

@@ -1,0 +1,56 @@
+// build.h - what the steps of compiling a plan hand each other, in order: ends.c (which edges each program waits for and
+// serves), tasks.c (lists and slots), buffers.c (how many an edge has), prove.c (no circle), layout.c (bytes).
+#ifndef PPL_PLAN_BUILD_H
+#define PPL_PLAN_BUILD_H
+#include "plan/plan.h"
+
+enum { PPL_MAX_SLOTS = INT16_MAX }; // slots and buffers are numbered in 16 bits of a task
+
+typedef struct ppl_end {  // one side of an edge
+    int32_t edge, reader; // index into the edge's readers; -1: the producer's side
+} ppl_end;
+
+typedef struct ppl_ends {
+    ppl_end *item;
+    int32_t count;
+} ppl_ends;
+
+// What tasks stand around a stage's programs, by phase. Readers on the producer's rank are in none of these.
+typedef struct ppl_stage_ends {
+    ppl_ends receive[PPL_PHASES];                   // first read there
+    ppl_ends send[PPL_PHASES];                      // made there: a credit before, a send behind
+    ppl_ends release[PPL_PHASES];                   // last read there, from the producer's buffer
+    ppl_ends tied_send, tied_receive, tied_release; // accumulators of tied parameters, around the update
+} ppl_stage_ends;
+
+typedef struct ppl_build {
+    ppl_arena arena; // cleared when the plan is built
+    const ppl_schedule *schedule;
+    const ppl_stages *stages;
+    ppl_plan *plan;
+    ppl_positions positions;
+    ppl_stage_ends *ends; // [stages]
+    int32_t *made;        // [edges]: ppl_phase that makes the value; PPL_PHASE_W for tied accumulators
+    int32_t **first;      // [edges][readers]: ppl_phase of the first program that reads it there
+    int32_t *
+        *order[PPL_PHASES]; // [stages][microbatches]: position of the microbatch among the stage's programs of a phase
+} ppl_build;
+
+// Position in its rank's list at which (stage, microbatch) runs a phase; a B runs I and W.
+static inline int32_t ppl_phase_position(const ppl_build *b, int32_t stage, int32_t microbatch, int32_t phase) {
+    const int32_t *at = ppl_position(&b->positions, stage, microbatch, 0);
+    if (phase == PPL_PHASE_F) return at[PPL_F];
+    if (at[PPL_B] >= 0) return at[PPL_B];
+    return at[phase == PPL_PHASE_I ? PPL_I : PPL_W];
+}
+
+ppl_status ppl_build_ends(ppl_build *b);
+// Task lists without buffer numbers, slots, peaks.
+ppl_status ppl_build_tasks(ppl_build *b);
+ppl_status ppl_build_buffers(ppl_build *b);
+// Walks all lists at once; where the ranks wait in a circle with a credit in it, the edge gets a buffer more.
+ppl_status ppl_plan_prove(ppl_plan *p);
+// Sets forward_tasks of every rank.
+ppl_status ppl_plan_find_forward(ppl_plan *p);
+
+#endif

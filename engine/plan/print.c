@@ -1,0 +1,87 @@
+// print.c - a plan read from outside: lengths, lists, and one task for people.
+#include "plan/plan.h"
+#include "trace/trace.h"
+#include <stdio.h>
+
+static const char *const kind_name[] = {
+    [PPL_TASK_CREDIT] = "credit",
+    [PPL_TASK_RECEIVE] = "receive",
+    [PPL_TASK_F] = "F",
+    [PPL_TASK_B] = "B",
+    [PPL_TASK_I] = "I",
+    [PPL_TASK_W] = "W",
+    [PPL_TASK_SEND] = "send",
+    [PPL_TASK_RELEASE] = "release",
+    [PPL_TASK_NORM] = "norm",
+    [PPL_TASK_UPDATE] = "update",
+    [PPL_TASK_VALIDATE] = "validate",
+};
+_Static_assert(sizeof kind_name / sizeof *kind_name == PPL_TASK_KINDS, "a name for each kind of task");
+
+static const ppl_rank_plan *rank_of(const ppl_plan *p, int32_t rank) {
+    static const ppl_rank_plan none;
+    return rank < 0 || rank >= p->ranks ? &none : &p->rank[rank];
+}
+
+int32_t ppl_plan_ranks(const ppl_plan *p) {
+    return p->ranks;
+}
+int64_t ppl_plan_length(const ppl_plan *p, int32_t rank) {
+    return rank_of(p, rank)->count;
+}
+const ppl_task *ppl_plan_tasks(const ppl_plan *p, int32_t rank) {
+    return rank_of(p, rank)->tasks;
+}
+int32_t ppl_plan_peak_live(const ppl_plan *p, int32_t rank) {
+    return rank_of(p, rank)->peak_live;
+}
+int32_t ppl_plan_edges(const ppl_plan *p) {
+    return p->stages->n_edges;
+}
+int32_t ppl_plan_uses(const ppl_plan *p, int32_t edge) {
+    return p->stages->edges[edge].kind == PPL_U ? 1 : p->microbatches;
+}
+int32_t ppl_plan_edge_rank(const ppl_plan *p, int32_t edge) {
+    return p->stage_rank[p->stages->edges[edge].src];
+}
+
+void ppl_task_print(const ppl_plan *p, int32_t rank, int64_t at, char *text) {
+    enum { BYTES = 128 };
+    const ppl_rank_plan *r = rank_of(p, rank);
+    if (at < 0 || at >= r->count) {
+        snprintf(text, BYTES, "no task %lld on rank %d", (long long)at, rank);
+        return;
+    }
+    const ppl_task *t = &r->tasks[at];
+    int n = snprintf(text, BYTES, "%lld %s", (long long)at, kind_name[t->kind]);
+    char *rest = text + n;
+    size_t room = BYTES - (size_t)n;
+    switch ((ppl_task_kind)t->kind) {
+    case PPL_TASK_CREDIT:
+    case PPL_TASK_RECEIVE:
+    case PPL_TASK_SEND:
+    case PPL_TASK_RELEASE:
+        snprintf(rest, room, " %d%c%d edge %d buffer %d", t->stage, ppl_kind_letter[p->stages->edges[t->edge].kind],
+                 t->microbatch, t->edge, t->buffer);
+        return;
+    case PPL_TASK_F:
+    case PPL_TASK_B:
+    case PPL_TASK_I:
+    case PPL_TASK_W: // the kind's name is the letter: "7 2F5 slot 1"
+        n = snprintf(text, BYTES, "%lld %d%s%d slot %d", (long long)at, t->stage, kind_name[t->kind], t->microbatch,
+                     t->slot);
+        if (t->pending >= 0) n += snprintf(text + n, BYTES - (size_t)n, " pending %d", t->pending);
+        if (t->stream) snprintf(text + n, BYTES - (size_t)n, " beside");
+        return;
+    case PPL_TASK_UPDATE: snprintf(rest, room, " %d", t->stage); return;
+    case PPL_TASK_NORM:
+    case PPL_TASK_VALIDATE:
+    case PPL_TASK_KINDS: return;
+    }
+}
+
+ppl_status ppl_plan_events(const ppl_plan *p, int32_t step, ppl_event *events, int64_t max, int64_t *count) {
+    *count = 0;
+    if (!p->trace) return ppl_fail(PPL_ERR_ARG, "plan %s: no events, want ppl_plan_simulate before", p->schedule);
+    return ppl_trace_events(p->trace, step, events, max, count);
+}

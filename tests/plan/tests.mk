@@ -1,0 +1,1 @@
+tests += tests/plan/test_build.c

@@ -1,0 +1,235 @@
+// plans.c - a plan's lists run in a random order of ranks, with every buffer and ticket watched. Knows nothing of how plans
+// are made: it goes by ppl.h's words on each kind of task and by the stages' edges.
+#include "support/plans.h"
+#include "base/random.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static char words[512];
+static const char *say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static const char *say(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    vsnprintf(words, sizeof words, format, args);
+    va_end(args);
+    return words;
+}
+
+typedef struct buffer { // of the producer's, or one that a reader owns
+    int64_t use, sent_use; // which use of the edge it holds, and held when it was last sent; -1 none
+    int32_t readers;       // stages that have not read it for the last time (the producer's: its own stage as well)
+    int64_t sent, *freed;  // how often; by reader
+} buffer;
+
+typedef struct replay {
+    const ppl_plan *p;
+    buffer **out;  // [edges][buffers]
+    buffer ***own; // [edges][readers][reader_buffers]
+    int64_t *at, *step;
+} replay;
+
+static int64_t use_of(const replay *x, int32_t edge, int64_t step, int32_t mb) {
+    return step * ppl_plan_uses(x->p, edge) + x->p->edge[edge].order[mb];
+}
+
+static bool phase_of(const ppl_plan *p, const ppl_task *t, int32_t phase) {
+    (void)p;
+    switch ((ppl_task_kind)t->kind) {
+    case PPL_TASK_F: return phase == PPL_PHASE_F;
+    case PPL_TASK_B: return phase != PPL_PHASE_F;
+    case PPL_TASK_I: return phase == PPL_PHASE_I;
+    case PPL_TASK_W: return phase == PPL_PHASE_W;
+    case PPL_TASK_CREDIT:
+    case PPL_TASK_RECEIVE:
+    case PPL_TASK_SEND:
+    case PPL_TASK_RELEASE:
+    case PPL_TASK_NORM:
+    case PPL_TASK_UPDATE:
+    case PPL_TASK_VALIDATE:
+    case PPL_TASK_KINDS: break;
+    }
+    return false;
+}
+
+static int32_t first_read(const ppl_plan *p, int32_t edge, int32_t reader) {
+    const ppl_edge *e = &p->stages->edges[edge];
+    const ppl_stage *s = &p->stages->stage[e->readers[reader].stage];
+    for (int32_t i = 0; i < s->n_values; i++)
+        if (s->values[i].edge == edge) return s->values[i].born;
+    return PPL_PHASE_W;
+}
+
+// Holders of a freshly written use: the producer's stage where it reads on, and each reader that uses this buffer.
+static int32_t count_holders(const ppl_plan *p, int32_t edge) {
+    const ppl_edge *e = &p->stages->edges[edge];
+    int32_t n = !p->options.forward_only && e->src_last >= 0;
+    for (int32_t i = 0; i < e->n_readers; i++)
+        n += e->kind == PPL_U || !p->options.forward_only || first_read(p, edge, i) == PPL_PHASE_F;
+    return n;
+}
+
+static const char *write_edge(replay *x, int32_t rank, const ppl_task *t, int32_t edge) {
+    int64_t use = use_of(x, edge, x->step[rank], t->microbatch);
+    int32_t buffers = x->p->edge[edge].buffers;
+    if (!buffers) return NULL;
+    buffer *b = &x->out[edge][x->p->edge[edge].order[t->microbatch] % buffers];
+    if (b->use >= 0 && b->readers)
+        return say("stage %d overwrites use %lld of edge %d with %lld while %d still read it", t->stage,
+                   (long long)b->use, edge, (long long)use, b->readers);
+    b->use = use;
+    b->readers = count_holders(x->p, edge);
+    return NULL;
+}
+
+static const char *read_edge(replay *x, int32_t rank, const ppl_task *t, int32_t edge, int32_t reader, bool last) {
+    const ppl_edge_plan *e = &x->p->edge[edge];
+    int64_t use = use_of(x, edge, x->step[rank], t->microbatch);
+    buffer *b = &x->out[edge][e->order[t->microbatch] % (e->buffers ? e->buffers : 1)];
+    if (reader >= 0 && e->reader_buffers[reader])
+        b = &x->own[edge][reader][e->order[t->microbatch] % e->reader_buffers[reader]];
+    if (b->use != use)
+        return say("stage %d reads edge %d and finds use %lld, wants %lld", t->stage, edge, (long long)b->use,
+                   (long long)use);
+    bool remote = reader >= 0 && e->reader_rank[reader] != ppl_plan_edge_rank(x->p, edge);
+    if (remote && !e->reader_buffers[reader] && b->sent_use != use)
+        return say("stage %d reads use %lld of edge %d before its send", t->stage, (long long)use, edge);
+    if (last && (!remote || e->reader_buffers[reader])) b->readers--; // a remote one lets go at its RELEASE
+    return NULL;
+}
+
+static const char *run_program(replay *x, int32_t rank, const ppl_task *t) {
+    const ppl_plan *p = x->p;
+    const char *bad;
+    for (int32_t i = 0; i < p->stages->n_edges; i++) {
+        const ppl_edge *e = &p->stages->edges[i];
+        if (e->kind == PPL_U) continue;
+        int32_t made = e->kind == PPL_F ? PPL_PHASE_F : PPL_PHASE_I;
+        for (int32_t k = 0; k < e->n_readers; k++) {
+            if (e->readers[k].stage != t->stage) continue;
+            int32_t first = first_read(p, i, k), last = p->options.forward_only ? PPL_PHASE_F : e->readers[k].last;
+            bool reads = false;
+            for (int32_t f = first; f <= last; f++) reads |= phase_of(p, t, f);
+            if (reads && (bad = read_edge(x, rank, t, i, k, phase_of(p, t, last)))) return bad;
+        }
+        if (e->src != t->stage) continue;
+        if (phase_of(p, t, made) && (bad = write_edge(x, rank, t, i))) return bad;
+        if (e->src_last >= 0 && !p->options.forward_only && phase_of(p, t, e->src_last) &&
+            (bad = read_edge(x, rank, t, i, -1, true)))
+            return bad;
+    }
+    return NULL;
+}
+
+static int64_t uses_before(const replay *x, const ppl_task *t, int64_t step) { // of the task's buffer
+    const ppl_edge_plan *e = &x->p->edge[t->edge];
+    int32_t uses = ppl_plan_uses(x->p, t->edge);
+    return step * (uses / e->buffers + (t->buffer < uses % e->buffers)) + t->sequence / e->buffers;
+}
+
+// Does one task if it need not wait; *done tells. Link tasks as link.h has them: tickets counted by buffer.
+static const char *run_task(replay *x, int32_t rank, bool *done) {
+    const ppl_plan *p = x->p;
+    const ppl_task *t = &p->rank[rank].tasks[x->at[rank]];
+    const ppl_edge_plan *e = t->edge >= 0 ? &p->edge[t->edge] : NULL;
+    buffer *b = e ? &x->out[t->edge][t->buffer] : NULL;
+    int64_t before = e ? uses_before(x, t, x->step[rank]) : 0;
+    *done = true;
+    switch ((ppl_task_kind)t->kind) {
+    case PPL_TASK_CREDIT:
+        for (int32_t i = 0; i < e->n_readers; i++)
+            if (e->reader_rank[i] != rank && b->freed[i] < before) *done = false;
+        return NULL;
+    case PPL_TASK_RECEIVE:
+        if (b->sent <= before) {
+            *done = false;
+            return NULL;
+        }
+        if (b->sent != before + 1)
+            return say("edge %d buffer %d was sent again before it was received", t->edge, t->buffer);
+        if (e->reader_buffers[t->slot]) {
+            buffer *own = &x->own[t->edge][t->slot][t->sequence % e->reader_buffers[t->slot]];
+            if (own->use >= 0 && own->readers) return say("edge %d: a receive overwrites what is still read", t->edge);
+            *own = (buffer){.use = b->use, .readers = p->stages->edges[t->edge].kind != PPL_U};
+            b->readers--;
+            b->freed[t->slot]++;
+        }
+        return NULL;
+    case PPL_TASK_SEND:
+        if (p->stages->edges[t->edge].kind == PPL_U) b->use = x->step[rank], b->readers = count_holders(p, t->edge);
+        b->sent_use = b->use;
+        b->sent++;
+        return NULL;
+    case PPL_TASK_RELEASE:
+        b->readers--;
+        b->freed[t->slot]++;
+        return NULL;
+    case PPL_TASK_F:
+    case PPL_TASK_B:
+    case PPL_TASK_I:
+    case PPL_TASK_W: return run_program(x, rank, t);
+    case PPL_TASK_NORM:
+    case PPL_TASK_UPDATE:
+    case PPL_TASK_VALIDATE:
+    case PPL_TASK_KINDS: break;
+    }
+    return NULL;
+}
+
+static void close_replay(replay *x) {
+    for (int32_t i = 0; i < x->p->stages->n_edges; i++) {
+        for (int32_t k = 0; k < x->p->edge[i].buffers; k++) free(x->out[i][k].freed);
+        for (int32_t k = 0; k < x->p->edge[i].n_readers; k++) free(x->own[i][k]);
+        free(x->out[i]);
+        free(x->own[i]);
+    }
+    free(x->out);
+    free(x->own);
+    free(x->at);
+    free(x->step);
+}
+
+static void open_replay(replay *x, const ppl_plan *p) {
+    size_t edges = (size_t)p->stages->n_edges + 1;
+    *x = (replay){.p = p};
+    x->out = calloc(edges, sizeof *x->out);
+    x->own = calloc(edges, sizeof *x->own);
+    x->at = calloc((size_t)p->ranks, sizeof *x->at);
+    x->step = calloc((size_t)p->ranks, sizeof *x->step);
+    for (int32_t i = 0; i < p->stages->n_edges; i++) {
+        const ppl_edge_plan *e = &p->edge[i];
+        x->out[i] = calloc((size_t)e->buffers + 1, sizeof **x->out);
+        x->own[i] = calloc((size_t)e->n_readers, sizeof **x->own);
+        for (int32_t k = 0; k < e->buffers; k++)
+            x->out[i][k] = (buffer){.use = -1, .sent_use = -1, .freed = calloc((size_t)e->n_readers, sizeof(int64_t))};
+        for (int32_t k = 0; k < e->n_readers; k++) {
+            x->own[i][k] = calloc((size_t)e->reader_buffers[k] + 1, sizeof ***x->own);
+            for (int32_t n = 0; n < e->reader_buffers[k]; n++) x->own[i][k][n].use = -1;
+        }
+    }
+}
+
+const char *plan_replay(const ppl_plan *p, int32_t steps, uint64_t seed) {
+    replay x;
+    open_replay(&x, p);
+    const char *bad = NULL;
+    int32_t idle = 0;
+    for (uint64_t n = 0; !bad && idle < 64 * p->ranks; n++) {
+        uint32_t bits[4];
+        ppl_philox(seed, n, 0, bits);
+        int32_t rank = (int32_t)(bits[0] % (uint32_t)p->ranks);
+        bool done = false;
+        for (uint32_t burst = bits[1] % 8; !bad && x.step[rank] < steps; burst--) {
+            bad = run_task(&x, rank, &done);
+            if (!done || bad) break;
+            if (++x.at[rank] == p->rank[rank].count) x.at[rank] = 0, x.step[rank]++;
+            if (!burst) break;
+        }
+        idle = done ? 0 : idle + 1;
+    }
+    for (int32_t r = 0; !bad && r < p->ranks; r++)
+        if (x.step[r] < steps)
+            bad = say("rank %d stops at task %lld of step %lld", r, (long long)x.at[r], (long long)x.step[r]);
+    close_replay(&x);
+    return bad;
+}
