@@ -42,6 +42,7 @@ size_t ppl_abi_sizeof(const char *name);
 const char *ppl_status_name(ppl_status status);
 double ppl_clock(void);   /* seconds, monotonic */
 int32_t ppl_cpu_cores(void); /* cores this process may run on */
+int32_t ppl_cpu_bf16(void);  /* 1: the CPU multiplies bf16 with instructions made for it, which is faster than f32 */
 
 /* ---- types ---------------------------------------------------------------------------------------------------- */
 

@@ -15,7 +15,6 @@
 // of this CPU. PPL_ERR_DEVICE: this CPU lacks it (or lacks AVX2); PPL_ERR_ARG: no such name.
 ppl_status ppl_cpu_isa_set(const char *name);
 const char *ppl_cpu_isa(void); // the one in use: "avx2", "avx512"
-bool ppl_cpu_has_bf16(void);   // oneDNN multiplies bf16 with instructions made for it, which is faster than f32
 
 // One kernel for every instruction set.
 #define PPL_CPU_KERNEL(op) extern const ppl_kernel ppl_cpu_##op##_avx2, ppl_cpu_##op##_avx512
