@@ -1,0 +1,18 @@
+/* host.h - what the program itself (main.c) offers to its Lua library, beside ppl.h. FFI-clean like ppl.h, and read by
+ * LuaJIT in the same way. */
+#ifndef PPL_HOST_H
+#define PPL_HOST_H
+#include "ppl.h"
+
+/* SIGINT and SIGTERM stop this run after its current step; NULL: they raise an error in the script that runs. */
+void ppl_host_watch(ppl_run *run);
+/* True if a signal has come since the last call. A second signal before that ends the program at once. */
+bool ppl_host_interrupted(void);
+/* More Lua instructions than this from now on raise an error in the script; 0: no bound. */
+void ppl_host_budget(int64_t instructions);
+/* Columns of the terminal on stdout; 0 where stdout is none. */
+int32_t ppl_host_columns(void);
+/* True if a descriptor (0, 1, 2) is a terminal. */
+bool ppl_host_terminal(int32_t descriptor);
+
+#endif

@@ -1,0 +1,204 @@
+// main.c - the `ppl` program, and the only file that knows lua.h. It finds the Lua library, hands it the texts of ppl.h
+// and host.h (the FFI's declarations) and the arguments, and turns what comes back into an exit status. After it:
+// lua/ppl/boot.lua.
+#include <lauxlib.h>
+#include <limits.h>
+#include <lua.h>
+#include <luajit.h>
+#include <lualib.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "host.h"
+
+// Names of the library's own chunks begin so: an error with such a position is ppl's fault, not the script's.
+#define LIBRARY_CHUNK "<ppl>/"
+
+enum { EXIT_WRONG_USAGE = 2, HOOK_INSTRUCTIONS = 10000 };
+
+// The headers as they were compiled, so that program and declarations cannot differ.
+__asm__(".section .rodata\n"
+        "ppl_header_begin: .incbin \"engine/ppl.h\"\n"
+        "ppl_header_end:\n"
+        "ppl_host_begin: .incbin \"engine/host.h\"\n"
+        "ppl_host_end:\n"
+        ".previous\n");
+extern const char ppl_header_begin[], ppl_header_end[], ppl_host_begin[], ppl_host_end[];
+
+// ---- signals: the handler touches nothing but these and what is async-signal-safe
+
+static _Atomic(ppl_run *) watched;
+static atomic_bool interrupted;
+
+static void on_signal(int signal_number) {
+    if (atomic_exchange(&interrupted, true)) { // not heeded so far: leave now
+        signal(signal_number, SIG_DFL);
+        raise(signal_number);
+        return;
+    }
+    ppl_run *run = atomic_load(&watched);
+    if (run) ppl_run_interrupt(run);
+}
+
+static void catch_signals(void) {
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+void ppl_host_watch(ppl_run *run) {
+    atomic_store(&watched, run);
+}
+bool ppl_host_interrupted(void) {
+    return atomic_exchange(&interrupted, false);
+}
+
+// ---- bounds on scripts
+
+static int64_t budget;       // of this and the following hooks; 0 none
+static int64_t instructions; // since the budget was set
+
+void ppl_host_budget(int64_t limit) {
+    budget = limit;
+    instructions = 0;
+}
+
+// Runs every HOOK_INSTRUCTIONS of the interpreter; the JIT compiler is off, or it would not.
+static void on_count(lua_State *L, lua_Debug *at) {
+    const char *what = NULL;
+    if (budget && (instructions += HOOK_INSTRUCTIONS) > budget)
+        what = "is still running after all the instructions it may take";
+    if (!atomic_load(&watched) && atomic_load(&interrupted)) {
+        atomic_store(&interrupted, false);
+        what = "interrupted";
+    }
+    if (!what) return;
+    lua_getinfo(L, "Sl", at);
+    lua_pushfstring(L, "%s:%d: %s", at->short_src, at->currentline, what);
+    lua_error(L);
+}
+
+// ---- terminal
+
+int32_t ppl_host_columns(void) {
+    struct winsize size;
+    if (!isatty(STDOUT_FILENO)) return 0;
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
+    return size.ws_col;
+}
+
+bool ppl_host_terminal(int32_t descriptor) {
+    return isatty(descriptor) == 1;
+}
+
+// ---- the library
+
+// Writes "<directory><tail>" into path if a boot.lua lies there.
+static bool try_library(const char *directory, const char *tail, char path[PATH_MAX]) {
+    char file[PATH_MAX];
+    int n = snprintf(path, PATH_MAX, "%s%s", directory, tail);
+    int m = snprintf(file, PATH_MAX, "%s%s/ppl/boot.lua", directory, tail);
+    return n > 0 && n < PATH_MAX && m > 0 && m < PATH_MAX && access(file, R_OK) == 0;
+}
+
+// The folder that holds ppl/: beside the executable, above build/<config>/, or where `make install` put it.
+static bool find_library(char path[PATH_MAX]) {
+    static const char *const tails[] = {"/lua", "/../../lua", "/../share/ppl/lua"};
+    char directory[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", directory, sizeof directory - 1);
+    if (n <= 0) return false;
+    directory[n] = 0;
+    char *slash = strrchr(directory, '/');
+    if (slash) *slash = 0;
+    for (size_t i = 0; i < sizeof tails / sizeof tails[0]; i++)
+        if (try_library(directory, tails[i], path)) return true;
+    return false;
+}
+
+// ---- protected calls
+
+static int exit_status = EXIT_FAILURE;
+
+// Turns an error into its text; only the library's own faults get a traceback. A table with `usage` is wrong usage.
+static int on_error(lua_State *L) {
+    if (lua_istable(L, 1)) {
+        lua_getfield(L, 1, "usage");
+        if (lua_toboolean(L, -1)) exit_status = EXIT_WRONG_USAGE;
+        lua_getfield(L, 1, "message");
+        if (lua_isstring(L, -1)) return 1;
+        lua_pushliteral(L, "an error that is a table without words");
+        return 1;
+    }
+    const char *text = lua_tostring(L, 1);
+    if (!text) {
+        lua_pushfstring(L, "an error that is a %s, want a text", luaL_typename(L, 1));
+        return 1;
+    }
+    if (strncmp(text, LIBRARY_CHUNK, strlen(LIBRARY_CHUNK)) != 0 || strstr(text, "stack traceback:")) return 1;
+    luaL_traceback(L, L, text, 1);
+    return 1;
+}
+
+// Runs boot.lua (library folder, header texts, the arguments); it returns the exit status.
+static int boot(lua_State *L, const char *library, int argc, char **argv) {
+    char file[PATH_MAX + 16];
+    lua_pushcfunction(L, on_error);
+    snprintf(file, sizeof file, "%s/ppl/boot.lua", library);
+    char text[16384];
+    FILE *in = fopen(file, "rb");
+    size_t bytes = in ? fread(text, 1, sizeof text, in) : 0;
+    if (in) fclose(in);
+    if (bytes == 0 || bytes == sizeof text) {
+        fprintf(stderr, "ppl: %s: %zu bytes can be read, want 1 to %zu\n", file, bytes, sizeof text - 1);
+        return EXIT_FAILURE;
+    }
+    int failed = luaL_loadbuffer(L, text, bytes, "=" LIBRARY_CHUNK "boot.lua");
+    if (!failed) {
+        lua_pushstring(L, library);
+        lua_pushlstring(L, ppl_header_begin, (size_t)(ppl_header_end - ppl_header_begin));
+        lua_pushlstring(L, ppl_host_begin, (size_t)(ppl_host_end - ppl_host_begin));
+        lua_createtable(L, argc, 0);
+        for (int i = 1; i < argc; i++) {
+            lua_pushstring(L, argv[i]);
+            lua_rawseti(L, -2, i);
+        }
+        failed = lua_pcall(L, 4, 1, 1);
+    }
+    if (!failed) return (int)lua_tointeger(L, -1);
+    fflush(stdout);
+    fprintf(stderr, "ppl: %s\n", lua_isstring(L, -1) ? lua_tostring(L, -1) : "an error without words");
+    return exit_status;
+}
+
+int main(int argc, char **argv) {
+    char library[PATH_MAX];
+    if (!find_library(library)) {
+        fprintf(stderr,
+                "ppl: the Lua library is missing, want it in lua/ beside the program, or in ../share/ppl/lua\n");
+        return EXIT_FAILURE;
+    }
+    lua_State *L = luaL_newstate();
+    if (!L) {
+        fprintf(stderr, "ppl: no memory for the script interpreter\n");
+        return EXIT_FAILURE;
+    }
+    luaL_openlibs(L);
+    luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_OFF); // compiled loops would run past the count hook
+    lua_sethook(L, on_count, LUA_MASKCOUNT, HOOK_INSTRUCTIONS);
+    catch_signals();
+    int status = boot(L, library, argc, argv);
+    atomic_store(&watched, NULL);
+    lua_close(L);
+    if (fflush(stdout) != 0 && status == EXIT_SUCCESS) {
+        fprintf(stderr, "ppl: stdout cannot be written\n");
+        status = EXIT_FAILURE;
+    }
+    return status;
+}
