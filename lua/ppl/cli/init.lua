@@ -1,0 +1,52 @@
+-- cli/init.lua - the command line: a script, a subcommand, or the prompt. Before: boot.lua. After: the other files of this
+-- folder, one a subcommand. Gives the exit status: 0, 1 for a failure, 2 for wrong usage (thrown).
+local fail = require 'ppl.fail'
+local nearest = require 'ppl.nearest'
+
+local cli = {}
+
+local COMMANDS = { plan = 'ppl.cli.plan', devices = 'ppl.cli.devices' }
+
+local HELP = [[
+ppl - trains neural networks through a pipeline
+
+usage: ppl SCRIPT.lua [options]        run a script; if it returns a trainer, train it
+       ppl -i SCRIPT.lua [options]     the same, then a prompt with the trainer as `run`
+       ppl                             a prompt
+       ppl plan WHAT [options]         compile and prove a schedule (a script, .lua, .csv or a name); draw its timeline
+       ppl devices [options]           what this machine offers
+
+  --help       this text; after a script or a subcommand, its own
+
+An argument that ends in .lua is a script, anything else in first place is a subcommand. Exit status: 0, 1 for a failure,
+2 for wrong usage. NO_COLOR is obeyed.]]
+
+local function script_run(arguments, interactive)
+    return require 'ppl.cli.script'.run(arguments, interactive)
+end
+
+function cli.main(arguments)
+    local first = arguments[1]
+    if first == nil then return require 'ppl.cli.prompt'.run(nil) end
+    if first == '--help' or first == '-h' then
+        print(HELP)
+        return 0
+    end
+    if first == '-i' then
+        table.remove(arguments, 1)
+        if not arguments[1] then return require 'ppl.cli.prompt'.run(nil) end
+        return script_run(arguments, true)
+    end
+    if first:match('%.lua$') then return script_run(arguments, false) end
+    if COMMANDS[first] then
+        table.remove(arguments, 1)
+        return require(COMMANDS[first]).run(arguments)
+    end
+    if first:sub(1, 1) == '-' then
+        return fail.usage('%s: unknown option%s; ppl --help lists them', first, nearest.hint(first, { '--help', '-i' }))
+    end
+    return fail.usage('%s: unknown command%s, want a script (.lua) or one of %s', first,
+        nearest.hint(first, nearest.keys(COMMANDS)), table.concat(nearest.keys(COMMANDS), ', '))
+end
+
+return cli

@@ -1,0 +1,25 @@
+-- ppl/init.lua - the library a script requires: `local ppl = require 'ppl'`.
+local ppl = {}
+
+local config = require 'ppl.config'
+local eager = require 'ppl.eager'
+local schedule = require 'ppl.schedule'
+
+-- ppl.config { group = { key = default } } -> the settings in force.
+ppl.config = config.declare
+-- Layers.
+ppl.nn = require 'ppl.nn'
+-- Eager tensors: ppl.tensor { { 1, 2 }, { 3, 4 } }, ppl.zeros { 2, 3 }, ppl.randn { 2, 3 }, ppl.concat({ a, b }, dim).
+ppl.tensor, ppl.zeros, ppl.randn = eager.tensor, eager.zeros, eager.randn
+ppl.concat = require 'ppl.tensor'.concat
+-- ppl.schedule { name, rank = function(s) ... end }.
+ppl.schedule = schedule
+-- Sources of data: ppl.data.text, ppl.data.table, ppl.data.iterator.
+ppl.data = require 'ppl.data'
+-- Optimizers.
+local optim = require 'ppl.optim'
+ppl.adamw, ppl.sgd = optim.adamw, optim.sgd
+-- ppl.trainer { model, loss, data, pipeline, optimizer, steps, ... }.
+ppl.trainer = require 'ppl.trainer'.new
+
+return ppl
