@@ -1,2 +1,1 @@
 tests += tests/graph/test_graph.c tests/graph/test_differentiate.c tests/graph/test_stages.c
-tests += tests/graph/test_random.c

@@ -1,0 +1,81 @@
+-- costs.lua - what a stage's F, I and W take: for the simulator and the emulated device. From text (F=1,I=1,W=1), a table, a
+-- run's costs.json or a run's measurements.
+local capi = require 'ppl.capi'
+local check = require 'ppl.check'
+local fail = require 'ppl.fail'
+
+local costs = {}
+
+-- One number for all stages or a list of one a stage, as a list.
+local function per_stage(where, value, stages, default)
+    if value == nil then value = default end
+    if type(value) == 'table' and #value ~= stages then fail('%s: has %d costs, want %d, one a stage', where, #value, stages) end
+    local list = {}
+    for stage = 1, stages do
+        list[stage] = check.number(('%s of stage %d'):format(where, stage - 1), type(value) == 'table' and value[stage] or value, 0)
+    end
+    return list
+end
+
+-- { f, i, w: number or list by stage; latency, update } with defaults 1, 1, 1, 0, 0.
+function costs.check(where, value, stages)
+    check.keys(where, value, check.set('f', 'i', 'w', 'latency', 'update'))
+    return {
+        f = per_stage(where .. ': f', value.f, stages, 1), i = per_stage(where .. ': i', value.i, stages, 1),
+        w = per_stage(where .. ': w', value.w, stages, 1),
+        latency = check.number(where .. ': latency', value.latency, 0, nil, 0),
+        update = check.number(where .. ': update', value.update, 0, nil, 0),
+    }
+end
+
+-- "F=1,I=1,W=1,latency=0.1,update=0"; B=2 stands for I and W in equal parts. usage: raises wrong usage.
+function costs.parse(text, stages)
+    local value = {}
+    for entry in text:gmatch('[^,]+') do
+        local name, number = entry:match('^%s*(%a+)%s*=%s*([%d.eE+-]+)%s*$')
+        number = tonumber(number)
+        local key = name and name:lower()
+        if not number or number < 0 then fail.usage('--costs: %s is no cost, want F=1,I=1,W=1 or a costs.json', entry) end
+        if key == 'b' then
+            value.i, value.w = number / 2, number / 2
+        elseif check.set('f', 'i', 'w', 'latency', 'update')[key] then
+            value[key] = number
+        else
+            fail.usage('--costs: %s is unknown, want F, I, W, B, latency or update', name)
+        end
+    end
+    return costs.check('--costs', value, stages)
+end
+
+-- The costs of a file that a run wrote (costs.json).
+function costs.read(path, stages)
+    local root = require 'ppl.yaml'.open(path)
+    local value = require 'ppl.yaml'.value(root)
+    if type(value) ~= 'table' or type(value.stages) ~= 'table' then fail('%s: has no stages, want the costs.json of a run', path) end
+    local result = { f = {}, i = {}, w = {}, latency = value.latency, update = value.update }
+    for s, stage in ipairs(value.stages) do
+        for _, key in ipairs { 'f', 'i', 'w' } do result[key][s] = stage[key] end
+    end
+    return costs.check(path, result, stages)
+end
+
+-- A ppl_costs, and what keeps its arrays alive.
+function costs.to_engine(value)
+    local raw = capi.new('ppl_costs')
+    local keep = { capi.array('double', value.f), capi.array('double', value.i), capi.array('double', value.w) }
+    raw.f, raw.i, raw.w, raw.latency, raw.update = keep[1], keep[2], keep[3], value.latency, value.update
+    return raw, keep
+end
+
+-- The mean over the stages: { f, i, w } of a stage, for formulas.
+function costs.mean(value)
+    local result = {}
+    for _, key in ipairs { 'f', 'i', 'w' } do
+        local sum = 0
+        for _, cost in ipairs(value[key]) do sum = sum + cost end
+        result[key] = sum / #value[key]
+    end
+    return result
+end
+
+return costs

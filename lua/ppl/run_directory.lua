@@ -1,0 +1,92 @@
+-- run_directory.lua - what a run leaves behind: config.yaml, metrics.jsonl, plan.csv, costs.json, trace.json and
+-- checkpoints/. Whole files appear under their names only when complete; metrics grow by whole lines.
+local capi = require 'ppl.capi'
+local config = require 'ppl.config'
+local fail = require 'ppl.fail'
+local json = require 'ppl.json'
+local yaml = require 'ppl.yaml'
+
+local lib = capi.lib
+local directory = {}
+local Directory = {}
+Directory.__index = Directory
+
+local METRICS = { 'step', 'loss', 'lr', 'grad_norm', 'tokens_per_s', 'step_ms', 'bubble', 'peak_bytes', 'eval_loss' }
+
+local function exists(path)
+    local file = io.open(path, 'rb')
+    if file then file:close() end
+    return file ~= nil
+end
+
+-- runs/NAME, or runs/NAME-2, ... where that holds a run already.
+local function free_path(name)
+    local path, n = 'runs/' .. name, 1
+    while exists(path .. '/metrics.jsonl') do
+        n = n + 1
+        path = ('runs/%s-%d'):format(name, n)
+    end
+    return path
+end
+
+local function write(path, text) lib.write_file(path, text, #text) end
+
+-- The values in force: the script's settings, and the trainer's.
+local function values_of(trainer)
+    local p, o, clip = trainer.pipeline, trainer.optimizer, trainer.clip or trainer.optimizer.clip
+    return {
+        settings = config.current or {},
+        trainer = {
+            pipeline = { stages = p.stages, ranks = trainer.schedule.ranks, microbatches = p.microbatches,
+                schedule = trainer.schedule.name, threads = p.threads, first_layer = trainer.first_layer },
+            steps = trainer.steps, batch = trainer.batch, dtype = trainer.dtype, seed = trainer.seed, device = trainer.device,
+            optimizer = { kind = o.kind == 'PPL_ADAMW' and 'adamw' or 'sgd', lr = o.lr, min_lr = o.min_lr, warmup = o.warmup,
+                decay = o.decay, weight_decay = o.weight_decay, clip_mode = clip.mode, clip_norm = clip.norm },
+            layers = trainer.trace.layer_names,
+        },
+    }
+end
+
+-- Makes the directory of a trainer's run and writes what is known at its start. path: nil for runs/NAME.
+function directory.open(path, trainer)
+    local self = setmetatable({ path = path or free_path(trainer.name) }, Directory)
+    lib.make_directory(self.path .. '/checkpoints')
+    write(self.path .. '/config.yaml', yaml.text(values_of(trainer)))
+    trainer.schedule:write(self.path .. '/plan.csv')
+    local words
+    self.metrics, words = io.open(self.path .. '/metrics.jsonl', 'wb')
+    if not self.metrics then fail('metrics: %s, want a file that can be written', words) end
+    return self
+end
+
+-- One line of metrics.jsonl.
+function Directory:add(record, peak_bytes, eval_loss)
+    local line = { peak_bytes = peak_bytes, eval_loss = eval_loss }
+    for _, key in ipairs { 'step', 'loss', 'lr', 'grad_norm', 'tokens_per_s', 'step_ms', 'bubble' } do line[key] = record[key] end
+    local ok, words = self.metrics:write(json.text(line, METRICS), '\n')
+    if not ok then fail('metrics: %s, want a file that can be written', words) end
+end
+
+function Directory:flush() self.metrics:flush() end
+
+-- A checkpoint after so many steps; gives its path.
+function Directory:checkpoint(trainer)
+    local path = ('%s/checkpoints/step-%d.safetensors'):format(self.path, trainer:steps_done())
+    trainer:save(path)
+    return path
+end
+
+-- What is known at the end: measured costs and the trace of the newest steps.
+function Directory:finish(trainer)
+    local costs, stages = trainer:costs()
+    write(self.path .. '/costs.json', json.text({ schedule = trainer.schedule.name, stages = stages, latency = costs.latency,
+        update = costs.update }, { 'schedule', 'latency', 'update', 'stages', 'stage', 'rank' }) .. '\n')
+    lib.run_write_trace(trainer:open(), self.path .. '/trace.json')
+end
+
+function Directory:close()
+    if self.metrics then self.metrics:close() end
+    self.metrics = nil
+end
+
+return directory

@@ -1,0 +1,66 @@
+-- summary.lua - what the command line prints when a trainer has trained: losses, the table of stages, the timeline of the
+-- last step and a sample; or all of it as one JSON object.
+local capi = require 'ppl.capi'
+local json = require 'ppl.json'
+local tables = require 'ppl.table'
+
+local summary = {}
+
+local function sample_of(trainer)
+    local s = trainer.sample_options
+    if not s then return nil end
+    return trainer:sample(s.prompt or '\n', s.tokens or 200, { temperature = s.temperature, top_k = s.top_k, seed = s.seed })
+end
+
+local ORDER = { 'name', 'steps', 'interrupted', 'first_loss', 'loss', 'eval_loss', 'tokens_per_s', 'seconds', 'iteration_ms',
+    'bubble_ratio', 'bubble_overhead', 'schedule', 'directory', 'checkpoint', 'stages', 'ranks', 'theory', 'simulated', 'sample',
+    'stage', 'rank' }
+
+local function print_json(trainer, result, timings, sample)
+    local object = {}
+    for key, value in pairs(result) do object[key] = value end
+    object.name, object.schedule, object.sample = trainer.name, trainer.schedule.name, sample
+    if timings then
+        local measured = timings.bubble.measured
+        object.bubble_ratio, object.bubble_overhead, object.iteration_ms = measured.ratio, measured.overhead, measured.iteration_ms
+        object.stages, object.ranks = timings.rows, timings.ranks
+        for _, kind in ipairs { 'theory', 'simulated' } do
+            local b = timings.bubble[kind]
+            object[kind] = b and { bubble_ratio = b.ratio, bubble_overhead = b.overhead, iteration_ms = b.iteration_ms }
+        end
+    end
+    print(json.text(object, ORDER))
+end
+
+local function print_text(trainer, result, timings, sample)
+    local loss = result.loss and ('loss %.4f -> %.4f'):format(result.first_loss, result.loss) or 'no step was done'
+    if result.eval_loss then loss = loss .. (', held out %.4f'):format(result.eval_loss) end
+    print(('%s: %d steps in %s, %s%s'):format(trainer.name, result.steps, tables.clock(result.seconds), loss,
+        result.tokens_per_s and (', %s tokens/s'):format(tables.thousands(math.floor(result.tokens_per_s))) or ''))
+    if timings then
+        print('\n' .. tostring(timings))
+        print(('\nstep %d, schedule %s:'):format(trainer:steps_done() - 1, trainer.schedule.name))
+        print(tostring(trainer:timeline()))
+    end
+    if sample then print(('\nsample:\n%s'):format(sample)) end
+    print(('\nwritten to %s/'):format(result.directory))
+end
+
+-- Trains and prints; gives the exit status.
+function summary.train(trainer, options)
+    local result = trainer:train()
+    local timings = result.steps > 0 and trainer:timings() or nil
+    local sample = not result.interrupted and result.steps > 0 and sample_of(trainer) or nil
+    if options.json then
+        print_json(trainer, result, timings, sample)
+    elseif not options.quiet then
+        print_text(trainer, result, timings, sample)
+    end
+    if not result.interrupted then return 0 end
+    capi.lib.host_interrupted()
+    io.stdout:flush()
+    io.stderr:write(('ppl: interrupted after step %d of %d\n'):format(result.steps - 1, trainer.steps))
+    return 1
+end
+
+return summary

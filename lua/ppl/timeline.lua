@@ -1,0 +1,104 @@
+-- timeline.lua - a step as text: one row a rank, time from left to right, each task by its letter. Two sources: events with
+-- times (of a run or a simulation), and the positions of a schedule that was refused, with the place marked.
+local terminal = require 'ppl.terminal'
+
+local timeline = {}
+
+-- What fills a task beyond its label, so that kinds differ without colour. Idle is '.'.
+local FILL = { F = '>', B = '<', I = '(', W = '~', U = '^' }
+local LEGEND = { { 'F', 'forward' }, { 'B', 'backward' }, { 'I', 'input gradient' }, { 'W', 'weight gradient' }, { 'U', 'update' } }
+timeline.fill = FILL
+
+-- The text of a task of `width` columns: "F3>>" , or the letter and fill where its number has no room.
+local function label(task, width, with_stage)
+    local number = task.microbatch and task.microbatch >= 0 and tostring(task.microbatch) or ''
+    local text = (with_stage and task.stage or '') .. task.kind .. number
+    if #text > width then text = task.kind .. number end
+    if #text > width then text = task.kind end
+    return text .. FILL[task.kind]:rep(width - #text)
+end
+
+-- Columns of a row: a task covers those whose middle lies in it, and at least one if its column is free.
+local function draw_row(tasks, first, scale, width, with_stage)
+    local cells, at = {}, 0
+    for _, task in ipairs(tasks) do
+        local from = math.max(at, math.floor((task.begin - first) * scale + 0.5))
+        local to = math.min(width, math.max(from + 1, math.floor((task.finish - first) * scale + 0.5)))
+        if to > from then
+            cells[#cells + 1] = ('.'):rep(from - at)
+            cells[#cells + 1] = terminal.paint(task.kind, label(task, to - from, with_stage))
+            at = to
+        end
+    end
+    cells[#cells + 1] = ('.'):rep(width - at)
+    return table.concat(cells)
+end
+
+local function legend(kinds)
+    local parts = {}
+    for _, entry in ipairs(LEGEND) do
+        if kinds[entry[1]] then parts[#parts + 1] = ('%s%s %s'):format(entry[1], FILL[entry[1]], entry[2]) end
+    end
+    parts[#parts + 1] = '. idle'
+    return '        ' .. table.concat(parts, '   ')
+end
+
+-- ranks: list (from rank 0) of lists of { kind, stage, microbatch, begin, finish } in order of time, seconds. options:
+-- width (columns of time), unit ('ms' or '' for units), with_stage (labels name the stage too).
+-- Gives lines of text.
+function timeline.lines(ranks, options)
+    options = options or {}
+    local first, last, kinds = math.huge, -math.huge, {}
+    for _, tasks in ipairs(ranks) do
+        for _, task in ipairs(tasks) do
+            first, last = math.min(first, task.begin), math.max(last, task.finish)
+            kinds[task.kind] = true
+        end
+    end
+    if first >= last then return { 'rank 0  (no tasks)' } end
+    local width = options.width or math.max(40, math.min(terminal.width(), 200) - 9)
+    local scale = width / (last - first)
+    if scale >= 1 and options.unit == '' then -- unit costs: whole columns a unit keep equal tasks equal
+        scale = math.floor(scale)
+        width = math.ceil((last - first) * scale - 1e-9)
+    end
+    local lines = {}
+    for r, tasks in ipairs(ranks) do
+        lines[#lines + 1] = ('rank %-2d |%s'):format(r - 1, draw_row(tasks, first, scale, width, options.with_stage))
+    end
+    local span = options.unit == '' and ('%g'):format(last - first) or ('%.2f ms'):format((last - first) * 1e3)
+    lines[#lines + 1] = '        0' .. (' '):rep(math.max(1, width - 1 - #span)) .. span
+    lines[#lines + 1] = legend(kinds)
+    return lines
+end
+
+local CELL_ROWS = 16 -- ranks and positions that a grid shows at most
+local AROUND = 6
+
+-- The rows and positions of a refused schedule near a place. cells: list (rank 0 first) of lists of texts ("2F5").
+function timeline.grid(cells, rank, at)
+    local longest, width = 0, 3
+    for _, row in ipairs(cells) do longest = math.max(longest, #row) end
+    local from = math.max(0, (at >= 0 and at or 0) - AROUND)
+    local to = math.min(longest, from + 2 * AROUND + 1)
+    for _, row in ipairs(cells) do
+        for i = from + 1, math.min(to, #row) do width = math.max(width, #row[i]) end
+    end
+    local first_rank = math.max(0, math.min(rank - CELL_ROWS / 2, #cells - CELL_ROWS))
+    local lines, head = {}, {}
+    for position = from, to - 1 do head[#head + 1] = (' %-' .. width .. 's '):format(position) end
+    lines[1] = 'position' .. (' '):rep(3) .. table.concat(head)
+    for r = first_rank, math.min(#cells, first_rank + CELL_ROWS) - 1 do
+        local parts = {}
+        for position = from, to - 1 do
+            local text = ('%-' .. width .. 's'):format(cells[r + 1][position + 1] or '')
+            local marked = r == rank and position == at
+            parts[#parts + 1] = marked and '[' .. text .. ']' or ' ' .. text .. ' '
+        end
+        lines[#lines + 1] = (('%s rank %-3d%s%s'):format(r == rank and '>' or ' ', r, from > 0 and '..' or '  ',
+            table.concat(parts)):gsub('%s+$', ''))
+    end
+    return lines
+end
+
+return timeline

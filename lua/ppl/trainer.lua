@@ -1,0 +1,135 @@
+-- trainer.lua - model + cuts + schedule + data + optimizer: what a script returns and the prompt holds as `run`. Making one
+-- checks everything and traces the model; the ranks start with the first step. After: trainer_run.lua (the engine's run),
+-- trainer_tables.lua (what it says of itself), trainer_files.lua (the run directory), sample.lua.
+local capi = require 'ppl.capi'
+local check = require 'ppl.check'
+local data = require 'ppl.data'
+local fail = require 'ppl.fail'
+local model = require 'ppl.model'
+local optim = require 'ppl.optim'
+local schedules = require 'ppl.schedules'
+
+local lib = capi.lib
+local trainer = {}
+local Trainer = {}
+Trainer.__index = Trainer
+
+-- What the command line wants of the trainer that a script makes: run (directory), name, json, quiet.
+trainer.command = {}
+
+function trainer.is(value) return getmetatable(value) == Trainer end
+
+local keys = check.set('model', 'loss', 'data', 'eval_data', 'pipeline', 'optimizer', 'steps', 'batch', 'dtype', 'seed',
+    'clip', 'device', 'name', 'eval_every', 'eval_steps', 'save_every', 'sample', 'trace_steps', 'stall_seconds', 'costs',
+    'faults')
+local pipeline_keys = check.set('stages', 'ranks', 'microbatches', 'schedule', 'cut', 'threads')
+local sample_keys = check.set('prompt', 'tokens', 'temperature', 'top_k', 'seed')
+
+local function divisors(n)
+    local list = {}
+    for d = 1, n do
+        if n % d == 0 then list[#list + 1] = d end
+    end
+    return table.concat(list, ', ')
+end
+
+local function check_pipeline(options, batch)
+    local p = options.pipeline or {}
+    check.keys('pipeline', p, pipeline_keys)
+    local m = check.integer('pipeline.microbatches', p.microbatches, 1, nil, math.min(batch, 4))
+    if batch % m ~= 0 then
+        fail('pipeline.microbatches: %d microbatches do not divide a batch of %d, want one of %s', m, batch, divisors(batch))
+    end
+    return {
+        stages = check.integer('pipeline.stages', p.stages, 1, 1024, 1), microbatches = m, cut = p.cut or 'even',
+        ranks = p.ranks ~= nil and check.integer('pipeline.ranks', p.ranks, 1) or nil,
+        schedule = p.schedule or '1f1b',
+        threads = p.threads ~= nil and check.integer('pipeline.threads', p.threads, 0, 1024) or 0,
+    }
+end
+
+-- 'auto' is bf16 where the CPU multiplies it natively, else f32.
+local function check_dtype(dtype)
+    check.name('trainer: dtype', dtype, { 'auto', 'f32', 'bf16', 'f64' }, 'auto')
+    if dtype == nil or dtype == 'auto' then return lib.cpu_bf16() ~= 0 and 'bf16' or 'f32' end
+    return dtype
+end
+
+local function check_faults(faults)
+    check.keys('trainer: faults', faults, check.set('fail', 'stall', 'delay', 'delay_seed'))
+    for _, kind in ipairs { 'fail', 'stall' } do
+        if faults[kind] then check.keys('trainer: faults.' .. kind, faults[kind], check.set('rank', 'task')) end
+    end
+    return faults
+end
+
+local function check_options(options)
+    check.keys('trainer', options, keys)
+    if not data.is(options.data) then fail('trainer: data is %s, want a source (ppl.data.text, ...)', check.show(options.data)) end
+    if options.eval_data ~= nil and not data.is(options.eval_data) then
+        fail('trainer: eval_data is %s, want a source', check.show(options.eval_data))
+    end
+    if options.optimizer ~= nil and not optim.is(options.optimizer) then
+        fail('trainer: optimizer is %s, want ppl.adamw { ... } or ppl.sgd { ... }', check.show(options.optimizer))
+    end
+    local batch = check.integer('trainer: batch', options.batch, 1, nil, 8)
+    check.keys('trainer: sample', options.sample or {}, sample_keys)
+    return {
+        batch = batch, pipeline = check_pipeline(options, batch), dtype = check_dtype(options.dtype),
+        steps = check.integer('trainer: steps', options.steps, 1, nil, 100),
+        seed = check.integer('trainer: seed', options.seed, 0, nil, 1),
+        clip = options.clip ~= nil and optim.check_clip('trainer: clip', options.clip) or nil,
+        device = check.name('trainer: device', options.device, { 'cpu', 'reference', 'emulated' }, 'cpu'),
+        name = check.text('trainer: name', options.name, trainer.command.name or 'run'),
+        eval_every = check.integer('trainer: eval_every', options.eval_every, 0, nil, 0),
+        eval_steps = check.integer('trainer: eval_steps', options.eval_steps, 1, nil, 4),
+        save_every = check.integer('trainer: save_every', options.save_every, 0, nil, 0),
+        trace_steps = check.integer('trainer: trace_steps', options.trace_steps, 1, nil, 8),
+        stall_seconds = check.number('trainer: stall_seconds', options.stall_seconds, 0, nil, 0),
+        faults = check_faults(options.faults or {}), costs = options.costs, sample_options = options.sample,
+        optimizer = options.optimizer or optim.adamw { lr = 1e-3 },
+    }
+end
+
+-- ppl.trainer { ... }. model, loss: layers. data: a source; eval_data: one to evaluate on (default: what data held out).
+-- pipeline: stages (1), ranks (stages / chunks), microbatches (4), schedule ('1f1b': a name, path or ppl.schedule), cut
+-- ('even', or a list of the layers, by index or name, where stages 1 and on begin), threads (of a rank; 0: cores / ranks).
+-- optimizer (adamw, lr 1e-3), steps (100), batch: samples of a step (8), dtype ('auto'), seed (1), clip: norm or { mode,
+-- norm }. device: 'cpu', 'reference', 'emulated' (then costs = { f, i, w: seconds of each stage's part, latency, update }).
+-- eval_every, save_every: steps between (0: at the end alone); eval_steps: batches of an evaluation. sample: { prompt,
+-- tokens, temperature, top_k }: text to print at the end. trace_steps: newest steps whose tasks are kept. faults: for tests.
+function trainer.new(options)
+    local self = setmetatable(check_options(options), Trainer)
+    self.model, self.data, self.eval_data = options.model, options.data, options.eval_data
+    local p = self.pipeline
+    self.trace = model.trace { model = options.model, loss = options.loss, inputs = self.data.inputs, dtype = self.dtype,
+        samples = self.batch / p.microbatches }
+    self.first_layer = model.cut(self.trace, p.cut, p.stages)
+    self.schedule = schedules.compile(p.schedule, { stages = p.stages, ranks = p.ranks, microbatches = p.microbatches })
+    if p.threads == 0 then p.threads = math.max(1, math.floor(lib.cpu_cores() / self.schedule.ranks)) end
+    if not self.eval_data and self.data.open_held_out then self.eval_data = self.data:held_out() end
+    return self
+end
+
+-- Methods live in files by what they are about.
+local function include(file)
+    for name, method in pairs(require(file)) do Trainer[name] = method end
+end
+include 'ppl.trainer_run'
+include 'ppl.trainer_tables'
+include 'ppl.sample'
+
+-- run:train(): all steps, with progress, metrics, checkpoints and the run directory (trainer_files.lua).
+function Trainer:train() return require 'ppl.training'.run(self) end
+
+-- The engine's listing of the traced graph.
+function Trainer:graph() return self.trace:listing() end
+
+function Trainer:__tostring()
+    local s = self.schedule
+    return ('trainer %s: %d layers on %d stages, %d ranks, schedule %s, %d microbatches of %d samples, %s, step %d of %d'):format(
+        self.name, #self.trace.layer_names, s.stages, s.ranks, s.name, s.microbatches, self.batch / s.microbatches, self.dtype,
+        self:steps_done(), self.steps)
+end
+
+return trainer

@@ -1,0 +1,187 @@
+-- trainer_run.lua - a trainer's methods that drive the engine's run: steps, evaluation, schedules, weights, checkpoints.
+local capi = require 'ppl.capi'
+local check = require 'ppl.check'
+local costs_of = require 'ppl.costs'
+local eager = require 'ppl.eager'
+local fail = require 'ppl.fail'
+local optim = require 'ppl.optim'
+local schedule = require 'ppl.schedule'
+local schedules = require 'ppl.schedules'
+local types = require 'ppl.types'
+
+local lib, try = capi.lib, capi.try
+local methods = {}
+
+local KEEP_STEPS = 256 -- step records that the engine keeps; a group of steps is smaller
+
+-- { raw = the engine's options; the other fields keep what it borrows alive }
+local function run_options(self)
+    local p, faults = self.pipeline, self.faults
+    local options = { raw = capi.new('ppl_run_options'), device = self.device,
+        first_layer = capi.array('int32_t', self.first_layer) }
+    local raw = options.raw
+    raw.device, raw.first_layer = options.device, options.first_layer
+    raw.stages, raw.samples, raw.threads = p.stages, self.batch, p.threads
+    raw.seed, raw.delay_seed, raw.delay = self.seed, faults.delay_seed or 0, faults.delay or 0
+    raw.stall_seconds, raw.trace_steps, raw.keep_steps = self.stall_seconds, self.trace_steps, KEEP_STEPS
+    optim.fill(raw.optimizer, self.optimizer, self.steps, self.clip)
+    raw.fail_task = faults.fail and faults.fail.task or -1
+    raw.stall_task = faults.stall and faults.stall.task or -1
+    raw.fail_rank = (faults.fail or faults.stall or {}).rank or -1
+    if self.device == 'emulated' then
+        options.costs, options.arrays = costs_of.to_engine(costs_of.check('trainer: costs', self.costs or {}, p.stages))
+        raw.costs = options.costs
+    end
+    return options
+end
+
+-- Opens the engine's run at first need: cuts, lays out memory, starts the ranks.
+function methods:open()
+    if self.closed then fail('trainer %s: is closed, want an open one', self.name) end
+    if self.run then return self.run:get() end
+    local options, out = run_options(self), capi.new('ppl_run *[1]')
+    local ok, words, status =
+        try.run_open(options.raw, self.trace:graph():get(), self.schedule:get(), self.data:get(), out)
+    if not ok then
+        if status == 'schedule' or status == 'plan' then schedule.refuse(self.schedule:get(), words) end
+        fail('%s', words)
+    end
+    self.run = capi.handle('trainer ' .. self.name, out[0], 'run_close',
+        { self.trace:graph(), self.schedule.handle, self.data.handle })
+    return out[0]
+end
+
+function methods:steps_done() return self.run and tonumber(lib.run_step(self.run:get())) or 0 end
+
+-- How many steps may be handed over at once.
+function methods:group_limit() return math.min(KEEP_STEPS, self.data.ahead or KEEP_STEPS) end
+
+-- Hands the ranks n steps (within the group limit) and waits. Gives how many were done and whether a signal stopped them.
+function methods:advance(n)
+    local run = self:open()
+    local done = capi.new('int64_t[1]')
+    if self.data.feed then
+        while self.data.fed < self:steps_done() + n and not self.data.ended do self.data:feed(self.batch) end
+    end
+    lib.host_watch(run)
+    local ok, words, status = try.run_steps(run, n, done)
+    lib.host_watch(nil)
+    if not ok and status ~= 'stopped' then
+        self.failed = words
+        fail('%s', words)
+    end
+    local stopped = lib.host_interrupted() or not ok
+    return tonumber(done[0]), stopped
+end
+
+-- The record of a step as a Lua table with the names of metrics.jsonl.
+function methods:record(step)
+    local raw = capi.new('ppl_step_record')
+    lib.run_record(self:open(), step, raw)
+    local seconds = raw['end'] - raw.begin
+    return {
+        step = tonumber(raw.step), loss = raw.loss, lr = raw.lr, grad_norm = raw.grad_norm, step_ms = seconds * 1e3,
+        tokens_per_s = seconds > 0 and tonumber(raw.tokens) / seconds or 0, bubble = raw.bubble_ratio,
+        link_bytes = tonumber(raw.link_bytes), clipped = raw.clipped ~= 0, peak_live = raw.peak_live, begin = raw.begin,
+        finish = raw['end'], tokens = tonumber(raw.tokens),
+    }
+end
+
+-- run:step(n): n more steps (1), chained without a barrier. Gives the last step's record.
+function methods:step(n)
+    local left = check.integer('step', n, 1, nil, 1)
+    while left > 0 do
+        local done, stopped = self:advance(math.min(left, self:group_limit()))
+        left = left - done
+        if stopped then fail('step: interrupted after step %d', self:steps_done() - 1) end
+    end
+    return self:record(self:steps_done() - 1)
+end
+
+-- run:evaluate(steps): mean loss over so many batches of the held-out data, dropout off; nil where there is no such data.
+function methods:evaluate(steps)
+    if not self.eval_data then return nil end
+    steps = check.integer('evaluate: steps', steps, 1, nil, self.eval_steps)
+    if self.eval_data.feed then
+        for _ = 1, math.min(steps, self.eval_data.ahead) do self.eval_data:feed(self.batch) end
+    end
+    local loss = capi.new('double[1]')
+    lib.run_evaluate(self:open(), self.eval_data:get(), steps, loss)
+    return loss[0]
+end
+
+-- run:use_schedule(s): another schedule (name, path or ppl.schedule) on the same stages, between steps; weights stay.
+function methods:use_schedule(what)
+    local new = schedules.compile(what, { stages = self.pipeline.stages, microbatches = self.pipeline.microbatches })
+    if self.run then
+        local ok, words = try.run_use_schedule(self:open(), new:get())
+        if not ok then schedule.refuse(new:get(), words) end
+        self.run:borrow(new.handle)
+    end
+    self.schedule = new
+    return self
+end
+
+-- run:save(path, weights_only): a safetensors file of the weights, and unless weights_only of the optimizer and the step.
+function methods:save(path, weights_only)
+    lib.run_save(self:open(), check.text('save: path', path), weights_only and 0 or 1)
+    return path
+end
+
+-- run:load(path): weights, and where the file has them optimizer and step.
+function methods:load(path)
+    lib.run_load(self:open(), check.text('load: path', path))
+    return self
+end
+
+-- { name, dtype, shape, first_stage, last_stage, frozen } of all parameters, by index from 0 in .index.
+function methods:parameter_list()
+    local run, list, raw = self:open(), {}, capi.new('ppl_param_info')
+    for i = 0, lib.run_parameters(run) - 1 do
+        lib.run_parameter(run, i, raw)
+        local dtype, shape = types.from_engine(raw.type)
+        list[i + 1] = { index = i, name = capi.string(raw.name), dtype = dtype, shape = shape, numbers = types.elements(shape),
+            first_stage = raw.first_stage, last_stage = raw.last_stage, frozen = raw.frozen ~= 0 }
+    end
+    return list
+end
+
+local parts = { weight = 'PPL_PART_WEIGHT', gradient = 'PPL_PART_GRADIENT', moment1 = 'PPL_PART_MOMENT1',
+    moment2 = 'PPL_PART_MOMENT2' }
+
+local function find_parameter(self, where, name)
+    local list, names = self:parameter_list(), {}
+    for i, info in ipairs(list) do
+        if info.name == name then return info end
+        names[i] = info.name
+    end
+    return fail('%s: no parameter is called %s%s', where, check.show(name), require 'ppl.nearest'.hint(tostring(name), names))
+end
+
+-- run:tensor(name, part): a parameter as an eager f32 tensor, between steps. part: 'weight', 'gradient', 'moment1', 'moment2'.
+function methods:tensor(name, part)
+    local info = find_parameter(self, 'tensor', name)
+    local host = capi.new('double[?]', info.numbers)
+    lib.run_read(self:open(), info.index, capi.const[parts[check.name('tensor: part', part, parts, 'weight')]], host)
+    return eager.of_doubles(host, info.shape)
+end
+
+-- run:assign(name, tensor, part): overwrites a parameter with an eager tensor's numbers, between steps.
+function methods:assign(name, t, part)
+    local info = find_parameter(self, 'assign', name)
+    if t.shape ~= info.shape then fail('assign: %s has shape %s, want %s', name, tostring(t.shape), tostring(info.shape)) end
+    lib.run_write(self:open(), info.index, capi.const[parts[check.name('assign: part', part, parts, 'weight')]],
+        capi.array('double', t:numbers()))
+    return self
+end
+
+-- Stops the ranks and frees everything; safe twice.
+function methods:close()
+    if self.closed then return end
+    self.closed = true
+    if self.run then self.run:close() end
+    self.schedule:close()
+    self.trace:graph():close()
+end
+
+return methods

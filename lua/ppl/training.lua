@@ -1,0 +1,88 @@
+-- training.lua - run:train(): all steps of a trainer in groups that need no barrier, with progress, metrics, evaluation and
+-- checkpoints. Before: a script's trainer. After: summary.lua prints what it gives.
+local capi = require 'ppl.capi'
+local directory = require 'ppl.run_directory'
+local progress = require 'ppl.progress'
+
+local training = {}
+
+local GROUP_SECONDS = 0.5 -- a group of steps takes about so long, so that the line is alive and Ctrl-C is heeded
+
+-- Steps until the next multiple of `every` after `done`; `left` where there is none before the end.
+local function until_next(done, every, left)
+    if every == 0 then return left end
+    return math.min(left, every - done % every)
+end
+
+local function group_size(self, step_seconds)
+    local left = self.steps - self:steps_done()
+    local n = step_seconds and math.max(1, math.floor(GROUP_SECONDS / step_seconds)) or 1
+    n = math.min(n, self:group_limit(), left)
+    n = math.min(n, until_next(self:steps_done(), self.eval_every, left))
+    return math.min(n, until_next(self:steps_done(), self.save_every, left))
+end
+
+-- Hands over one group; gives whether a signal stopped it, and the seconds of a step. state.last is its last record.
+local function run_group(self, state, n)
+    local begin, before = capi.lib.clock(), self:steps_done()
+    local done, stopped = self:advance(n)
+    local seconds = (capi.lib.clock() - begin) / math.max(done, 1)
+    state.peak_bytes = state.peak_bytes or self:total_memory()
+    local now, eval_loss = self:steps_done(), nil
+    if not stopped and self.eval_data and (now == self.steps or (self.eval_every > 0 and now % self.eval_every == 0)) then
+        eval_loss = self:evaluate()
+        state.eval_loss = eval_loss
+    end
+    for step = before, now - 1 do
+        local record = self:record(step)
+        state.directory:add(record, state.peak_bytes, step == now - 1 and eval_loss or nil)
+        state.first_loss = state.first_loss or record.loss
+        state.last = record
+    end
+    state.directory:flush()
+    return stopped, seconds
+end
+
+local function loop(self, state, line)
+    local stopped, seconds
+    while self:steps_done() < self.steps and not stopped do
+        local evaluated = state.eval_loss
+        stopped, seconds = run_group(self, state, group_size(self, seconds))
+        if state.last then line:update(state.last) end
+        if state.eval_loss ~= evaluated and self:steps_done() < self.steps then
+            line:say(('step %d/%d  held-out loss %.4f'):format(self:steps_done(), self.steps, state.eval_loss))
+        end
+        if not stopped and self.save_every > 0 and self:steps_done() % self.save_every == 0 and self:steps_done() < self.steps then
+            state.directory:checkpoint(self)
+        end
+    end
+    return stopped
+end
+
+-- Trains to the last step. Gives { steps, first_loss, loss, eval_loss, interrupted, directory, checkpoint, seconds, tokens_per_s }.
+function training.run(self)
+    local command = require 'ppl.trainer'.command
+    local begin, first = capi.lib.clock(), self:steps_done()
+    self:open() -- before there is a directory: what cannot start leaves nothing behind
+    local state = { directory = directory.open(command.run, self) }
+    local line = progress.new { steps = self.steps, first = first, quiet = command.quiet }
+    if not command.quiet then line:say(tostring(self)) end
+    local ok, stopped = pcall(loop, self, state, line)
+    line:close()
+    if not ok then
+        state.directory:close()
+        error(stopped, 0)
+    end
+    local seconds = capi.lib.clock() - begin
+    local result = { steps = self:steps_done(), interrupted = stopped or false, directory = state.directory.path,
+        first_loss = state.first_loss, loss = state.last and state.last.loss, eval_loss = state.eval_loss, seconds = seconds }
+    if self:steps_done() > first then
+        result.tokens_per_s = state.last.tokens * (self:steps_done() - first) / seconds
+        result.checkpoint = state.directory:checkpoint(self)
+        state.directory:finish(self)
+    end
+    state.directory:close()
+    return result
+end
+
+return training
