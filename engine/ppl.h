@@ -260,18 +260,23 @@ typedef enum ppl_memory {
     PPL_MEMORIES
 } ppl_memory;
 
+/* Bytes of a rank by the layout: gradients, activations, pending, edges, workspace; 0 for kinds that a plan does not know.
+ * In abstract plans, units. */
+int64_t ppl_plan_memory(const ppl_plan *p, int32_t rank, int32_t kind);
+
 /* ---- simulation: a plan and costs give a trace ------------------------------------------------------------------- */
 
 typedef struct ppl_costs {
     const double *f, *i, *w; /* seconds of each stage's F, I and W; a B takes i + w */
     double latency;          /* seconds from the end of a producer to the start of its reader on another rank */
     double update;           /* seconds of an optimizer step of one stage */
+    int32_t barrier, pad;    /* 1: every rank waits for the norms of all before its update (clip before) */
 } ppl_costs;
 
 typedef struct ppl_sim_result {
     double iteration;       /* seconds of one step: the last of the simulated steps, end to end */
     double makespan;        /* seconds from the first task to the end of the last */
-    double busy;            /* seconds of compute over all ranks */
+    double busy;            /* seconds of compute over all ranks, in one step */
     double bubble_ratio;    /* idle / iteration, over all ranks */
     double bubble_overhead; /* idle / ideal time */
     double span_idle;       /* the largest idle time of a rank between its first and its last task, seconds */

@@ -84,7 +84,7 @@ static ppl_status compile(ppl_build *b) {
     number_buffers(p);
     PPL_TRY(ppl_plan_find_forward(p));
     if (p->options.validate) insert_validate(p);
-    return PPL_OK;
+    return ppl_plan_lay_out(p, &b->arena);
 }
 
 ppl_status ppl_plan_build(const ppl_schedule *s, const ppl_stages *stages, const ppl_plan_options *options,

@@ -52,5 +52,7 @@ ppl_status ppl_build_buffers(ppl_build *b);
 ppl_status ppl_plan_prove(ppl_plan *p);
 // Sets forward_tasks of every rank.
 ppl_status ppl_plan_find_forward(ppl_plan *p);
+// Places of all values, slot and workspace sizes (for abstract stages the sizes alone), and the memory limit.
+ppl_status ppl_plan_lay_out(ppl_plan *p, ppl_arena *scratch);
 
 #endif

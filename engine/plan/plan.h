@@ -13,7 +13,7 @@
 typedef enum ppl_region {
     PPL_REGION_NONE = 0,
     PPL_REGION_PARAM,   // this rank's copy of parameter `index`, as operators read it
-    PPL_REGION_GRAD,    // accumulators of this rank, at `offset`
+    PPL_REGION_GRAD,    // accumulators of this rank, at `offset`; those of tied parameters lie in their U edge's buffer
     PPL_REGION_SLOT,    // activation slot of the stage: base + task.slot * slot_bytes + offset
     PPL_REGION_PENDING, // likewise with task.pending
     PPL_REGION_EDGE,    // edge `index`: base + ppl_plan_buffer(edge, microbatch) * bytes, or the reader's own buffer
@@ -38,7 +38,7 @@ typedef struct ppl_edge_plan {
     int32_t
         *order; // [microbatches]: position of a microbatch in the producer's order, its `sequence` ([1] for U edges)
     int32_t n_readers;       // as in ppl_edge
-    int32_t *reader_rank;    // [n_readers]
+    int32_t *reader_rank;    // [n_readers]; the producer's where a forward-only plan does not read it
     int32_t *reader_buffers; // [n_readers]: 0 = reads the producer's; else the number of its own buffers
 } ppl_edge_plan;
 

@@ -1,1 +1,1 @@
-tests += tests/plan/test_build.c
+tests += tests/plan/test_build.c tests/plan/test_layout.c

@@ -16,7 +16,7 @@ static const char *say(const char *format, ...) {
     return words;
 }
 
-typedef struct buffer { // of the producer's, or one that a reader owns
+typedef struct buffer {    // of the producer's, or one that a reader owns
     int64_t use, sent_use; // which use of the edge it holds, and held when it was last sent; -1 none
     int32_t readers;       // stages that have not read it for the last time (the producer's: its own stage as well)
     int64_t sent, *freed;  // how often; by reader
@@ -33,8 +33,7 @@ static int64_t use_of(const replay *x, int32_t edge, int64_t step, int32_t mb) {
     return step * ppl_plan_uses(x->p, edge) + x->p->edge[edge].order[mb];
 }
 
-static bool phase_of(const ppl_plan *p, const ppl_task *t, int32_t phase) {
-    (void)p;
+static bool phase_of(const ppl_task *t, int32_t phase) {
     switch ((ppl_task_kind)t->kind) {
     case PPL_TASK_F: return phase == PPL_PHASE_F;
     case PPL_TASK_B: return phase != PPL_PHASE_F;
@@ -64,8 +63,10 @@ static int32_t first_read(const ppl_plan *p, int32_t edge, int32_t reader) {
 static int32_t count_holders(const ppl_plan *p, int32_t edge) {
     const ppl_edge *e = &p->stages->edges[edge];
     int32_t n = !p->options.forward_only && e->src_last >= 0;
-    for (int32_t i = 0; i < e->n_readers; i++)
-        n += e->kind == PPL_U || !p->options.forward_only || first_read(p, edge, i) == PPL_PHASE_F;
+    for (int32_t i = 0; i < e->n_readers; i++) {
+        if (e->kind == PPL_U) n += p->edge[edge].reader_rank[i] != ppl_plan_edge_rank(p, edge); // its own updates first
+        else n += !p->options.forward_only || first_read(p, edge, i) == PPL_PHASE_F;
+    }
     return n;
 }
 
@@ -103,18 +104,23 @@ static const char *run_program(replay *x, int32_t rank, const ppl_task *t) {
     const char *bad;
     for (int32_t i = 0; i < p->stages->n_edges; i++) {
         const ppl_edge *e = &p->stages->edges[i];
-        if (e->kind == PPL_U) continue;
+        if (e->kind == PPL_U) {
+            const buffer *b = &x->out[i][0];
+            if (e->src == t->stage && t->microbatch == 0 && phase_of(t, PPL_PHASE_W) && b->use >= 0 && b->readers)
+                return say("stage %d begins to write edge %d while %d still read it", t->stage, i, b->readers);
+            continue;
+        }
         int32_t made = e->kind == PPL_F ? PPL_PHASE_F : PPL_PHASE_I;
         for (int32_t k = 0; k < e->n_readers; k++) {
             if (e->readers[k].stage != t->stage) continue;
             int32_t first = first_read(p, i, k), last = p->options.forward_only ? PPL_PHASE_F : e->readers[k].last;
             bool reads = false;
-            for (int32_t f = first; f <= last; f++) reads |= phase_of(p, t, f);
-            if (reads && (bad = read_edge(x, rank, t, i, k, phase_of(p, t, last)))) return bad;
+            for (int32_t f = first; f <= last; f++) reads |= phase_of(t, f);
+            if (reads && (bad = read_edge(x, rank, t, i, k, phase_of(t, last)))) return bad;
         }
         if (e->src != t->stage) continue;
-        if (phase_of(p, t, made) && (bad = write_edge(x, rank, t, i))) return bad;
-        if (e->src_last >= 0 && !p->options.forward_only && phase_of(p, t, e->src_last) &&
+        if (phase_of(t, made) && (bad = write_edge(x, rank, t, i))) return bad;
+        if (e->src_last >= 0 && !p->options.forward_only && phase_of(t, e->src_last) &&
             (bad = read_edge(x, rank, t, i, -1, true)))
             return bad;
     }
