@@ -66,12 +66,12 @@ static dnnl_data_type_t data_type(int32_t dtype) {
     return dtype == PPL_BF16 ? dnnl_bf16 : dnnl_f32;
 }
 
-int32_t ppl_cpu_bf16(void) {
+bool ppl_cpu_has_bf16(void) {
     return ((unsigned)dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16;
 }
 
 int32_t ppl_gemm_dtype(int32_t dtype) {
-    return dtype == PPL_BF16 && ppl_cpu_bf16() ? PPL_BF16 : PPL_F32;
+    return dtype == PPL_BF16 && ppl_cpu_has_bf16() ? PPL_BF16 : PPL_F32;
 }
 
 // ---- layouts
@@ -249,6 +249,17 @@ fail:
 }
 
 // ---- the whole
+
+ppl_status ppl_gemm_check(const char *name, int32_t dtype, int64_t m, int64_t n, int64_t k) {
+    if (dtype != PPL_F32 && dtype != PPL_BF16) {
+        return ppl_fail(PPL_ERR_DEVICE, "%s on the cpu: dtype is %s, want f32 or bf16", name, ppl_dtype_name(dtype));
+    }
+    if (m < 1 || n < 1 || k < 1) {
+        return ppl_fail(PPL_ERR_SHAPE, "%s: product of (%lld, %lld) and (%lld, %lld), want sizes of 1 or more", name,
+                        (long long)m, (long long)k, (long long)k, (long long)n);
+    }
+    return PPL_OK;
+}
 
 ppl_status ppl_gemm_build(const ppl_gemm_spec *given, ppl_gemm **out) {
     ppl_status st = PPL_OK;

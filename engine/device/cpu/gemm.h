@@ -23,6 +23,8 @@ typedef struct ppl_gemm_spec {
 
 typedef struct ppl_gemm ppl_gemm;
 
+// Refuses what no product can be made of: a dtype other than F32 and BF16 (PPL_ERR_DEVICE), a size below 1 (PPL_ERR_SHAPE).
+ppl_status ppl_gemm_check(const char *name, int32_t dtype, int64_t m, int64_t n, int64_t k);
 // PPL_ERR_DEVICE with oneDNN's own words where it refuses. On the thread that will run it, or one like it.
 ppl_status ppl_gemm_build(const ppl_gemm_spec *spec, ppl_gemm **out);
 void ppl_gemm_free(ppl_gemm *g);

@@ -13,6 +13,8 @@ static const char *const isa_names[ISAS] = {[AVX2] = "avx2", [AVX512] = "avx512"
     { [AVX2] = &ppl_cpu_##op##_avx2, [AVX512] = &ppl_cpu_##op##_avx512 }
 
 static const ppl_kernel *const kernels[PPL_OPS][ISAS] = {
+    [PPL_OP_LINEAR] = BOTH(linear),
+    [PPL_OP_MATMUL] = BOTH(matmul),
     [PPL_OP_ADD] = BOTH(add),
     [PPL_OP_MUL] = BOTH(mul),
     [PPL_OP_SCALE] = BOTH(scale),
@@ -29,6 +31,8 @@ static const ppl_kernel *const kernels[PPL_OPS][ISAS] = {
     [PPL_OP_CONCAT] = BOTH(concat),
     [PPL_OP_CROSS_ENTROPY] = BOTH(cross_entropy),
     [PPL_OP_MSE] = BOTH(mse),
+    [PPL_OP_LINEAR_DX] = BOTH(linear_dx),
+    [PPL_OP_LINEAR_DW] = BOTH(linear_dw),
     [PPL_OP_REDUCE] = BOTH(reduce),
     [PPL_OP_ACT_GRAD] = BOTH(act_grad),
     [PPL_OP_EMBEDDING_DW] = BOTH(embedding_dw),

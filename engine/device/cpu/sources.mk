@@ -8,3 +8,4 @@ isa_src += engine/device/cpu/act_grad.c engine/device/cpu/embedding_dw.c engine/
 isa_src += engine/device/cpu/layernorm_dw.c engine/device/cpu/rmsnorm_dx.c engine/device/cpu/rmsnorm_dw.c
 isa_src += engine/device/cpu/softmax_grad.c engine/device/cpu/pad.c engine/device/cpu/cross_entropy_grad.c
 isa_src += engine/device/cpu/mse_grad.c engine/device/cpu/accumulate.c engine/device/cpu/update.c
+isa_src += engine/device/cpu/linear.c engine/device/cpu/linear_dw.c engine/device/cpu/matmul.c
