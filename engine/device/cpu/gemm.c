@@ -66,12 +66,12 @@ static dnnl_data_type_t data_type(int32_t dtype) {
     return dtype == PPL_BF16 ? dnnl_bf16 : dnnl_f32;
 }
 
-bool ppl_cpu_has_bf16(void) {
+int32_t ppl_cpu_bf16(void) {
     return ((unsigned)dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16;
 }
 
 int32_t ppl_gemm_dtype(int32_t dtype) {
-    return dtype == PPL_BF16 && ppl_cpu_has_bf16() ? PPL_BF16 : PPL_F32;
+    return dtype == PPL_BF16 && ppl_cpu_bf16() ? PPL_BF16 : PPL_F32;
 }
 
 // ---- layouts
