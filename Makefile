@@ -83,7 +83,7 @@ _demo: _all
 san_env := ASAN_OPTIONS=allocator_may_return_null=1:detect_stack_use_after_return=0 LSAN_OPTIONS=suppressions=tests/lsan.supp \
            TSAN_OPTIONS=allocator_may_return_null=1:suppressions=tests/tsan.supp UBSAN_OPTIONS=print_stacktrace=1
 unit_bins: $(test_bins)
-unit: unit_bins
+unit: $(filter $(B)/tests/$(ONLY)%,$(test_bins))
 	$(Q)$(san_env) tests/run $(filter $(B)/tests/$(ONLY)%,$(test_bins))
 _test: _all unit_bins
 	$(Q)$(MAKE) --no-print-directory SAN=address$(comma)undefined unit_bins

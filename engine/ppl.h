@@ -148,6 +148,10 @@ const char *ppl_graph_layer_name(const ppl_graph *g, int32_t layer);
 int64_t ppl_graph_layer_parameters(const ppl_graph *g, int32_t layer); /* numbers, a tied parameter counted at its first use */
 /* The most even contiguous cut by layer weight, every stage owning at least one layer: first_layer[stage]. */
 ppl_status ppl_graph_cut_even(const ppl_graph *g, int32_t stages, int32_t *first_layer);
+/* Before differentiation: the backward programs compute this layer's values again from what enters it, instead of keeping
+ * them from the forward (Chen et al., "Training deep nets with sublinear memory cost", 2016). The same kernels on the same
+ * inputs: the same bits. */
+ppl_status ppl_graph_recompute(ppl_graph *g, int32_t layer, int32_t on);
 /* A listing of the graph, one node a line, forward and, once differentiated, backward: for people and for tests.
  * Writes at most size bytes and always a zero; needed: the bytes the whole text takes. */
 ppl_status ppl_graph_print(const ppl_graph *g, char *text, size_t size, size_t *needed);

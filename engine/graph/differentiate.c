@@ -1,5 +1,6 @@
 // differentiate.c - adds the backward nodes to a traced graph. Before: graph.c. After: stages.c cuts forward and backward
 // nodes alike, so no cut changes what is added to what.
+#include "graph/recompute.h"
 #include "ops/op.h"
 #include <assert.h>
 #include <stdlib.h>
@@ -20,6 +21,7 @@ struct ppl_diff {
     int32_t index;                   // its index
     size_t first;                    // the first node that its rule emitted
     ppl_value given[PPL_MAX_INPUTS]; // its contributions
+    ppl_recompute again;             // values of recomputed layers
 };
 
 bool ppl_diff_wants(const ppl_diff *d, int32_t input) {
@@ -32,7 +34,9 @@ const ppl_type *ppl_diff_type(const ppl_diff *d, ppl_value v) {
 
 ppl_status ppl_diff_apply(ppl_diff *d, int32_t op, const ppl_value *in, int32_t inputs, const ppl_attrs *attrs,
                           ppl_value *out) {
-    return ppl_graph_add_node(d->g, op, d->node.name, d->node.layer, PPL_PHASE_W, false, in, inputs, attrs, out);
+    ppl_value from[PPL_MAX_INPUTS];
+    for (int32_t k = 0; k < inputs; k++) PPL_TRY(ppl_recompute_value(&d->again, in[k], d->node.layer, &from[k]));
+    return ppl_graph_add_node(d->g, op, d->node.name, d->node.layer, PPL_PHASE_W, false, from, inputs, attrs, out);
 }
 
 ppl_status ppl_diff_contribute(ppl_diff *d, int32_t input, ppl_value grad) {
@@ -202,7 +206,9 @@ ppl_status ppl_graph_differentiate(ppl_graph *g) {
     ppl_status st = d.needs && d.grad ? PPL_OK : PPL_ERR_MEMORY;
     if (st == PPL_OK) {
         for (size_t v = 0; v < n_values; v++) d.grad[v] = -1;
-        st = differentiate(&d);
+        st = ppl_recompute_init(&d.again, g);
+        if (st == PPL_OK) st = differentiate(&d);
+        ppl_recompute_clear(&d.again);
     }
     g->differentiated = st == PPL_OK;
     if (st != PPL_OK) { // as it was traced

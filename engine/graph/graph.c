@@ -75,7 +75,7 @@ ppl_status ppl_graph_layer(ppl_graph *g, const char *name, double weight) {
         return ppl_fail(PPL_ERR_ARG, "layer %s: there is one of this name already, want another name", name);
     PPL_TRY(make_room(g, name, &copy));
     ppl_names_add(g->names, PPL_NAMED_LAYER, copy, (int32_t)g->n_layers);
-    g->layers[g->n_layers++] = (ppl_layer){copy, weight};
+    g->layers[g->n_layers++] = (ppl_layer){.name = copy, .weight = weight};
     return PPL_OK;
 }
 

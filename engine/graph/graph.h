@@ -56,6 +56,7 @@ typedef struct ppl_param {
 typedef struct ppl_layer {
     const char *name;
     double weight;
+    bool recompute; // backward nodes read values computed anew
 } ppl_layer;
 
 struct ppl_graph {
