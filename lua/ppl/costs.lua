@@ -17,14 +17,16 @@ local function per_stage(where, value, stages, default)
     return list
 end
 
--- { f, i, w: number or list by stage; latency, update } with defaults 1, 1, 1, 0, 0.
+-- { f, i, w: number or list by stage; latency, update; barrier: updates wait for every rank's norm } with defaults 1, 1, 1,
+-- 0, 0, false.
 function costs.check(where, value, stages)
-    check.keys(where, value, check.set('f', 'i', 'w', 'latency', 'update'))
+    check.keys(where, value, check.set('f', 'i', 'w', 'latency', 'update', 'barrier'))
     return {
         f = per_stage(where .. ': f', value.f, stages, 1), i = per_stage(where .. ': i', value.i, stages, 1),
         w = per_stage(where .. ': w', value.w, stages, 1),
         latency = check.number(where .. ': latency', value.latency, 0, nil, 0),
         update = check.number(where .. ': update', value.update, 0, nil, 0),
+        barrier = check.boolean(where .. ': barrier', value.barrier, false),
     }
 end
 
@@ -64,6 +66,7 @@ function costs.to_engine(value)
     local raw = capi.new('ppl_costs')
     local keep = { capi.array('double', value.f), capi.array('double', value.i), capi.array('double', value.w) }
     raw.f, raw.i, raw.w, raw.latency, raw.update = keep[1], keep[2], keep[3], value.latency, value.update
+    raw.barrier = value.barrier and 1 or 0
     return raw, keep
 end
 

@@ -34,20 +34,44 @@ local function cut_even(graph, stages)
     return list
 end
 
--- The layer index that an entry of a cut names: an index or a layer's name.
-local function layer_index(entry, names)
+-- The index of `low` or more that an entry of a list names: an index or a layer's name.
+local function layer_index(where, entry, names, low)
     if type(entry) == 'string' and not tonumber(entry) then
         for i, name in ipairs(names) do
             if name == entry then return i - 1 end
         end
-        fail('pipeline.cut: no layer is called %s%s, want one of %s', entry, nearest.hint(entry, names), table.concat(names, ', '))
+        fail('%s: no layer is called %s%s, want one of %s', where, entry, nearest.hint(entry, names), table.concat(names, ', '))
     end
     local index = tonumber(entry)
-    if not index or index % 1 ~= 0 or index < 1 or index >= #names then
-        fail('pipeline.cut: layer %s is out of range, want 1 to %d (the model has %d layers; stage 0 begins at layer 0)',
-            tostring(entry), #names - 1, #names)
+    if not index or index % 1 ~= 0 or index < low or index >= #names then
+        fail('%s: layer %s is out of range, want %d to %d of the %d layers', where, tostring(entry), low, #names - 1, #names)
     end
     return index
+end
+
+-- A text with commas as a list.
+local function split(text)
+    local list = {}
+    for entry in text:gmatch('[^,%s]+') do list[#list + 1] = entry end
+    return list
+end
+
+-- Marks the layers whose backward computes their forward again instead of keeping its values: 'none', 'all', or a list of
+-- layers by index or name.
+function model.recompute(context, what)
+    local names, graph = context.layer_names, context:graph():get()
+    if what == 'none' then return end
+    local list = what
+    if what == 'all' then
+        list = {}
+        for i in ipairs(names) do list[i] = i - 1 end
+    elseif type(what) == 'string' then
+        list = split(what)
+    end
+    if type(list) ~= 'table' then fail('pipeline.recompute: is %s, want \'none\', \'all\' or a list of layers', check.show(what)) end
+    for _, entry in ipairs(list) do
+        lib.graph_recompute(graph, layer_index('pipeline.recompute', entry, names, 0), 1)
+    end
 end
 
 -- The first layer of each stage: cut is 'even', a list of where stages 1, 2, ... begin (layer indexes or names), or the same
@@ -58,18 +82,14 @@ function model.cut(context, cut, stages)
         fail('pipeline.stages: %d stages for %d layers (%s), want at most a stage a layer', stages, #names, table.concat(names, ', '))
     end
     if cut == 'even' then return cut_even(context:graph():get(), stages) end
-    if type(cut) == 'string' then
-        local list = {}
-        for entry in cut:gmatch('[^,%s]+') do list[#list + 1] = entry end
-        cut = list
-    end
+    if type(cut) == 'string' then cut = split(cut) end
     if type(cut) ~= 'table' then fail('pipeline.cut: is %s, want \'even\' or a list of layers', check.show(cut)) end
     if #cut ~= stages - 1 then
         fail('pipeline.cut: names %d places, want %d for %d stages (where stages 1 and on begin)', #cut, stages - 1, stages)
     end
     local first = { 0 }
     for i, entry in ipairs(cut) do
-        first[i + 1] = layer_index(entry, names)
+        first[i + 1] = layer_index('pipeline.cut', entry, names, 1) -- stage 0 begins at layer 0
         if first[i + 1] <= first[i] then
             fail('pipeline.cut: stage %d begins at layer %d, stage %d at layer %d, want ascending layers', i - 1, first[i], i,
                 first[i + 1])

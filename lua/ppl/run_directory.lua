@@ -38,7 +38,7 @@ local function values_of(trainer)
         settings = config.current or {},
         trainer = {
             pipeline = { stages = p.stages, ranks = trainer.schedule.ranks, microbatches = p.microbatches,
-                schedule = trainer.schedule.name, threads = p.threads, first_layer = trainer.first_layer },
+                schedule = trainer.schedule.name, threads = p.threads, recompute = p.recompute, first_layer = trainer.first_layer },
             steps = trainer.steps, batch = trainer.batch, dtype = trainer.dtype, seed = trainer.seed, device = trainer.device,
             optimizer = { kind = o.kind == 'PPL_ADAMW' and 'adamw' or 'sgd', lr = o.lr, min_lr = o.min_lr, warmup = o.warmup,
                 decay = o.decay, weight_decay = o.weight_decay, clip_mode = clip.mode, clip_norm = clip.norm },

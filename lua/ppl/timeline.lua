@@ -87,7 +87,7 @@ function timeline.grid(cells, rank, at)
     local first_rank = math.max(0, math.min(rank - CELL_ROWS / 2, #cells - CELL_ROWS))
     local lines, head = {}, {}
     for position = from, to - 1 do head[#head + 1] = (' %-' .. width .. 's '):format(position) end
-    lines[1] = 'position' .. (' '):rep(3) .. table.concat(head)
+    lines[1] = ('position    ' .. table.concat(head)):gsub('%s+$', '')
     for r = first_rank, math.min(#cells, first_rank + CELL_ROWS) - 1 do
         local parts = {}
         for position = from, to - 1 do

@@ -22,7 +22,7 @@ function trainer.is(value) return getmetatable(value) == Trainer end
 local keys = check.set('model', 'loss', 'data', 'eval_data', 'pipeline', 'optimizer', 'steps', 'batch', 'dtype', 'seed',
     'clip', 'device', 'name', 'eval_every', 'eval_steps', 'save_every', 'sample', 'trace_steps', 'stall_seconds', 'costs',
     'faults')
-local pipeline_keys = check.set('stages', 'ranks', 'microbatches', 'schedule', 'cut', 'threads')
+local pipeline_keys = check.set('stages', 'ranks', 'microbatches', 'schedule', 'cut', 'threads', 'recompute')
 local sample_keys = check.set('prompt', 'tokens', 'temperature', 'top_k', 'seed')
 
 local function divisors(n)
@@ -43,7 +43,7 @@ local function check_pipeline(options, batch)
     return {
         stages = check.integer('pipeline.stages', p.stages, 1, 1024, 1), microbatches = m, cut = p.cut or 'even',
         ranks = p.ranks ~= nil and check.integer('pipeline.ranks', p.ranks, 1) or nil,
-        schedule = p.schedule or '1f1b',
+        schedule = p.schedule or '1f1b', recompute = p.recompute or 'none',
         threads = p.threads ~= nil and check.integer('pipeline.threads', p.threads, 0, 1024) or 0,
     }
 end
@@ -93,7 +93,8 @@ end
 
 -- ppl.trainer { ... }. model, loss: layers. data: a source; eval_data: one to evaluate on (default: what data held out).
 -- pipeline: stages (1), ranks (stages / chunks), microbatches (4), schedule ('1f1b': a name, path or ppl.schedule), cut
--- ('even', or a list of the layers, by index or name, where stages 1 and on begin), threads (of a rank; 0: cores / ranks).
+-- ('even', or a list of the layers, by index or name, where stages 1 and on begin), threads (of a rank; 0: cores / ranks),
+-- recompute ('none', 'all' or layers: their backward computes the forward again instead of keeping its values).
 -- optimizer (adamw, lr 1e-3), steps (100), batch: samples of a step (8), dtype ('auto'), seed (1), clip: norm or { mode,
 -- norm }. device: 'cpu', 'reference', 'emulated' (then costs = { f, i, w: seconds of each stage's part, latency, update }).
 -- eval_every, save_every: steps between (0: at the end alone); eval_steps: batches of an evaluation. sample: { prompt,
@@ -104,6 +105,7 @@ function trainer.new(options)
     local p = self.pipeline
     self.trace = model.trace { model = options.model, loss = options.loss, inputs = self.data.inputs, dtype = self.dtype,
         samples = self.batch / p.microbatches }
+    model.recompute(self.trace, p.recompute)
     self.first_layer = model.cut(self.trace, p.cut, p.stages)
     self.schedule = schedules.compile(p.schedule, { stages = p.stages, ranks = p.ranks, microbatches = p.microbatches })
     if p.threads == 0 then p.threads = math.max(1, math.floor(lib.cpu_cores() / self.schedule.ranks)) end

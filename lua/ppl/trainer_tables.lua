@@ -52,7 +52,8 @@ end
 -- The measured costs of the stages, as costs.lua has them.
 function methods:costs()
     need_steps(self, 'costs')
-    local result = { f = {}, i = {}, w = {}, latency = 0, update = 0 }
+    local clip = self.clip or self.optimizer.clip
+    local result = { f = {}, i = {}, w = {}, latency = 0, update = 0, barrier = clip.mode == 'before' }
     local stages = stage_stats(self)
     for s, stage in ipairs(stages) do
         result.f[s], result.i[s], result.w[s] = stage.f, stage.i, stage.w

@@ -1,0 +1,28 @@
+-- train_gpt.lua - trains a small GPT over bytes on two stages and prints a sample. Any text will do: --files a.txt,b.txt.
+-- More layers, stages or another schedule: --layers 8 --stages 4 --schedule zb-h1. All settings: --help.
+local ppl = require 'ppl'
+local nn = ppl.nn
+
+local cfg = ppl.config {
+    model = { layers = 4, dim = 128, heads = 4, context = 128, dropout = 0 },
+    pipeline = { stages = 2, microbatches = 4, schedule = '1f1b', cut = 'even', threads = 0 },
+    -- Every Debian system has the licences.
+    data = { files = { '/usr/share/common-licenses/GPL-3', '/usr/share/common-licenses/Apache-2.0',
+        '/usr/share/common-licenses/MPL-2.0', '/usr/share/common-licenses/GFDL-1.3' }, held_out = 0.05 },
+    train = { steps = 400, batch = 16, lr = 2e-3, warmup = 20, decay = 'cosine', weight_decay = 0.1, clip = 1.0, dtype = 'auto',
+        seed = 1, eval_every = 100, save_every = 0 },
+    sample = { prompt = 'The ', tokens = 300, temperature = 0.7, top_k = 40 },
+}
+local train = cfg.train
+
+return ppl.trainer {
+    model = nn.gpt(cfg.model),
+    loss = nn.cross_entropy(),
+    data = ppl.data.text { files = cfg.data.files, held_out = cfg.data.held_out, context = cfg.model.context },
+    pipeline = cfg.pipeline,
+    optimizer = ppl.adamw { lr = train.lr, warmup = math.min(train.warmup, train.steps), decay = train.decay,
+        weight_decay = train.weight_decay, clip = train.clip },
+    steps = train.steps, batch = train.batch, dtype = train.dtype, seed = train.seed,
+    eval_every = train.eval_every, save_every = train.save_every,
+    sample = cfg.sample,
+}
