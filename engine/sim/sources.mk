@@ -1,1 +1,1 @@
-src += engine/sim/simulate.c
+src +=

@@ -1,2 +1,1 @@
 tests += tests/plan/test_build.c tests/plan/test_layout.c
-benches += tests/plan/bench_plan.c

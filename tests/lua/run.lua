@@ -1,0 +1,14 @@
+-- run.lua - all Lua tests: `ppl tests/lua/run.lua`, or `ppl tests/lua/run.lua --only config`. One line a case; the last line
+-- is `N passed, N failed, N skipped`; exit status 1 if any failed.
+local ppl = require 'ppl'
+local support = require 'support'
+
+local FILES = { 'names', 'config', 'output', 'tensor', 'trace', 'schedule', 'data', 'trainer' }
+
+local cfg = ppl.config { only = '' }
+for _, name in ipairs(FILES) do
+    if cfg.only == '' or cfg.only == name then require(name .. '_test')(support) end
+end
+support.clean()
+print(('%d passed, %d failed, %d skipped'):format(support.passed, support.failed, support.skipped))
+return support.failed > 0 and 1 or 0

@@ -1,1 +1,0 @@
-tests += tests/sim/test_simulate.c
