@@ -40,11 +40,11 @@ typedef struct ppl_stage {
     int32_t first_layer, layers;
     ppl_program program[PPL_PHASES];
     ppl_stage_value
-        *values; // data-dependent values produced or read here: node outputs, inputs, edges; no params, no accumulators
+        *values; // node outputs, inputs and edges made or read here, by id; no params, no accumulators, no seed
     int32_t n_values;
     ppl_value *inputs; // INPUT values read here
     int32_t n_inputs;
-    int32_t *params; // indexes of the parameters read here
+    int32_t *params; // indexes of the parameters read here or accumulated for here, ascending
     int32_t n_params;
     ppl_value *accumulators; // produced here, in graph order
     int32_t n_accumulators;
