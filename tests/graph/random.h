@@ -1,5 +1,5 @@
 // random.h - random models over one shape, for properties that hold for every graph: shared and frozen parameters, values
-// read several times, aliases, values of parameters alone.
+// read several times, aliases, values of parameters alone, recomputed layers.
 #ifndef PPL_TESTS_GRAPH_RANDOM_H
 #define PPL_TESTS_GRAPH_RANDOM_H
 #include "base/random.h"
@@ -72,6 +72,7 @@ static inline ppl_graph *random_graph(draw *d, int32_t steps) {
     ppl_value last = binary(g, PPL_OP_ADD, "join", pool[n - 1], pool[pick(d, (uint32_t)n)]);
     ppl_value target = input(g, "target", PPL_F64, DIMS(2, 3, 4));
     OK(ppl_graph_loss(g, binary(g, PPL_OP_MSE, "mse", last, target)));
+    for (int32_t l = 0; l <= layers; l++) OK(ppl_graph_recompute(g, l, pick(d, 4) == 0));
     OK(ppl_graph_differentiate(g));
     return g;
 }
