@@ -8,7 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-static const char *const devices[] = {"reference"};
+static const char *const devices[] = {"cpu", "reference"};
 enum { DEVICES = sizeof devices / sizeof *devices };
 
 static ppl_tensor *make(const char *device, int32_t dtype, int32_t ndim, const int64_t *dim, const void *data,
@@ -122,6 +122,9 @@ static void test_refusals(void **state) {
     type = ppl_type_make(PPL_F32, 3, (int64_t[]){INT64_C(1) << 40, INT64_C(1) << 40, 2});
     wants(ppl_tensor_open("reference", &type, NULL, 0, &t), PPL_ERR_MEMORY, "elements");
 
+    type = ppl_type_make(PPL_F64, 1, (int64_t[]){3});
+    wants(ppl_tensor_open("cpu", &type, NULL, 0, &t), PPL_ERR_ARG, "f64");
+
     t = make("reference", PPL_F32, 1, (int64_t[]){3}, NULL, 0);
     ppl_tensor *two[] = {t, NULL};
     wants(ppl_tensor_apply(PPL_OPS, two, 1, NULL, 0, out), PPL_ERR_ARG, "operator");
@@ -131,6 +134,9 @@ static void test_refusals(void **state) {
     wants(ppl_tensor_apply(PPL_OP_ADD, two, 2, NULL, 0, out), PPL_ERR_ARG, "input 1 is missing");
     two[1] = make("reference", PPL_F32, 1, (int64_t[]){4}, NULL, 0);
     assert_int_equal(ppl_tensor_apply(PPL_OP_ADD, two, 2, NULL, 0, out), PPL_ERR_SHAPE);
+    ppl_tensor_close(two[1]);
+    two[1] = make("cpu", PPL_F32, 1, (int64_t[]){3}, NULL, 0);
+    wants(ppl_tensor_apply(PPL_OP_ADD, two, 2, NULL, 0, out), PPL_ERR_ARG, "input 1 is on device cpu");
     ppl_param_spec spec = {.init = 17};
     wants(ppl_tensor_fill(t, &spec, 1, "w"), PPL_ERR_ARG, "init is 17");
     ppl_tensor_close(two[0]), ppl_tensor_close(two[1]);
