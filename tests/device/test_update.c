@@ -4,6 +4,7 @@
 #include "base/random.h"
 #include "device/cpu/cpu.h"
 #include "device/device.h"
+#include "support/interpret.h"
 #include "train/optimizer.h"
 #include <math.h>
 #include <setjmp.h>
@@ -145,7 +146,7 @@ static void test_cpu(void **state) {
             int32_t uses = 1 + s % USES;
             double square_want, square, square_first;
             step_on(&ppl_device_reference, 1, want, &options[k], sizes[s], uses, &square_want);
-            for (int32_t threads = 1; threads <= 3; threads++) {
+            for (int32_t threads = 1; threads <= PPL_TEST_THREADS; threads++) {
                 step_on(&ppl_device_cpu, threads, is, &options[k], sizes[s], uses, &square);
                 alike(is->w, want->w, N, 1);
                 alike(is->m, want->m, N, 3);

@@ -5,6 +5,13 @@
 #include "device/device.h"
 #include "graph/graph.h"
 
+// Threads that a test lets a device use: libgomp's barriers are invisible to the thread sanitizer.
+#ifdef __SANITIZE_THREAD__
+enum { PPL_TEST_THREADS = 1 };
+#else
+enum { PPL_TEST_THREADS = 2 };
+#endif
+
 typedef struct ppl_interpret {
     const ppl_graph *graph; // borrowed; not changed after open
     const ppl_device_ops *ops;
