@@ -2,6 +2,12 @@
 -- library. Every function of ppl throws; none returns an error.
 local LIBRARY = '=<ppl>/'
 
+local fail = {}
+
+-- The path of the script that is being loaded: what stands for its line where a tail call (`return ppl.trainer { ... }`)
+-- has taken its frame.
+fail.script = nil
+
 -- "train.lua:12: " of the innermost frame that is not the library's; '' where there is none.
 local function position()
     for level = 3, 250 do
@@ -11,10 +17,8 @@ local function position()
             return ('%s:%d: '):format(frame.short_src, frame.currentline)
         end
     end
-    return ''
+    return fail.script and fail.script .. ': ' or ''
 end
-
-local fail = {}
 
 -- fail(format, ...): "where: what is, want what".
 setmetatable(fail, { __call = function(_, format, ...)

@@ -49,7 +49,8 @@ end
 
 -- Makes the directory of a trainer's run and writes what is known at its start. path: nil for runs/NAME.
 function directory.open(path, trainer)
-    local self = setmetatable({ path = path or free_path(trainer.name) }, Directory)
+    local self = setmetatable({ path = path or free_path(trainer.name), made_runs = not path and not exists('runs') }, Directory)
+    if path and exists(path .. '/metrics.jsonl') then fail('--run %s: holds a run already, want a new directory', path) end
     lib.make_directory(self.path .. '/checkpoints')
     write(self.path .. '/config.yaml', yaml.text(values_of(trainer)))
     trainer.schedule:write(self.path .. '/plan.csv')
@@ -82,6 +83,14 @@ function Directory:finish(trainer)
     write(self.path .. '/costs.json', json.text({ schedule = trainer.schedule.name, stages = stages, latency = costs.latency,
         update = costs.update }, { 'schedule', 'latency', 'update', 'stages', 'stage', 'rank' }) .. '\n')
     lib.run_write_trace(trainer:open(), self.path .. '/trace.json')
+end
+
+-- Takes back a directory in which no step was recorded, so that a run that failed at once leaves nothing.
+function Directory:discard()
+    self:close()
+    for _, name in ipairs { 'config.yaml', 'plan.csv', 'metrics.jsonl', 'checkpoints' } do os.remove(self.path .. '/' .. name) end
+    os.remove(self.path) -- refuses a folder in which something else lies
+    if self.made_runs then os.remove('runs') end
 end
 
 function Directory:close()

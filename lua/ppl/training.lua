@@ -70,7 +70,7 @@ function training.run(self)
     local ok, stopped = pcall(loop, self, state, line)
     line:close()
     if not ok then
-        state.directory:close()
+        if state.last then state.directory:close() else state.directory:discard() end
         error(stopped, 0)
     end
     local seconds = capi.lib.clock() - begin

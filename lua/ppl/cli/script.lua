@@ -84,11 +84,12 @@ function script.load(path, values)
         run = values.run, json = values.json, quiet = values.quiet or values.json,
         name = path:match('([^/]*)%.lua$'), script = path,
     }
+    fail.script = path
     local ok, result = xpcall(function() return chunk() end, function(err)
         if type(err) == 'string' and err:sub(1, 6) == '<ppl>/' then return debug.traceback(err, 2) end
         return err
     end)
-    config.on_declare = nil
+    config.on_declare, fail.script = nil, nil
     if not ok then
         if type(result) == 'table' and result.helped then return nil, true end
         error(result, 0)
