@@ -20,7 +20,7 @@ return ppl.trainer {
     loss = nn.cross_entropy(),
     data = ppl.data.text { files = cfg.data.files, held_out = cfg.data.held_out, context = cfg.model.context },
     pipeline = cfg.pipeline,
-    optimizer = ppl.adamw { lr = train.lr, warmup = math.min(train.warmup, train.steps), decay = train.decay,
+    optimizer = ppl.adamw { lr = train.lr, warmup = math.min(train.warmup, math.floor(train.steps / 10)), decay = train.decay,
         weight_decay = train.weight_decay, clip = train.clip },
     steps = train.steps, batch = train.batch, dtype = train.dtype, seed = train.seed,
     eval_every = train.eval_every, save_every = train.save_every,

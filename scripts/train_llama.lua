@@ -15,7 +15,7 @@ return ppl.trainer {
     loss = nn.cross_entropy(),
     data = ppl.data.text { files = cfg.data.files, held_out = cfg.data.held_out, context = cfg.model.context },
     pipeline = cfg.pipeline,
-    optimizer = ppl.adamw { lr = cfg.train.lr, warmup = 10, decay = 'cosine', clip = cfg.train.clip },
+    optimizer = ppl.adamw { lr = cfg.train.lr, warmup = math.floor(cfg.train.steps / 20), decay = 'cosine', clip = cfg.train.clip },
     steps = cfg.train.steps, batch = cfg.train.batch, dtype = cfg.train.dtype, seed = cfg.train.seed,
     sample = { prompt = 'The ', tokens = 200 },
 }

@@ -8,6 +8,8 @@ local yaml = require 'ppl.yaml'
 
 local config = {}
 
+-- The group of a run's config.yaml that says what the trainer made of the settings; passed over when read.
+config.IN_FORCE = 'in_force'
 -- Overrides that the command line left for the script: { kind = 'file', path } | { kind = 'set', text } |
 -- { kind = 'option', name, value }.
 config.pending = {}
@@ -97,29 +99,36 @@ end
 
 -- ---- overrides
 
-local function apply_node(path, node, values, prefix)
+local apply_node
+
+-- Sets one key of a group to a node of a file.
+local function apply_key(path, node, name, values)
+    local where = ('%s:%d'):format(path, node.line)
+    local default = values[node.key]
+    if default == nil then
+        fail('%s: unknown key %s%s, want one of %s', where, name, nearest.hint(node.key, nearest.keys(values)),
+            table.concat(nearest.keys(values), ', '))
+    elseif is_list(default) then
+        if node.kind ~= 'sequence' then want(fail, where, name, node.text or node.kind, default) end
+        for _, item in ipairs(node.children) do
+            if item.kind ~= 'scalar' then want(fail, where, name, item.kind, default[1] or '') end
+        end
+        values[node.key] = list_of(fail, where, name, node.children, default)
+    elseif type(default) == 'table' then
+        if node.kind ~= 'mapping' then want(fail, where, name, node.text or node.kind, default) end
+        apply_node(path, node, default, name .. '.')
+    else
+        local value
+        if node.kind == 'scalar' then value = convert(node.text, node.quoted, default) end
+        if value == nil then want(fail, where, name, node.text or node.kind, default) end
+        values[node.key] = value
+    end
+end
+
+function apply_node(path, node, values, prefix)
     for _, child in ipairs(node.children) do
         local name = prefix .. child.key
-        local where = ('%s:%d'):format(path, child.line)
-        local default = values[child.key]
-        if default == nil then
-            fail('%s: unknown key %s%s, want one of %s', where, name, nearest.hint(child.key, nearest.keys(values)),
-                table.concat(nearest.keys(values), ', '))
-        elseif is_list(default) then
-            if child.kind ~= 'sequence' then want(fail, where, name, child.text or child.kind, default) end
-            for _, item in ipairs(child.children) do
-                if item.kind ~= 'scalar' then want(fail, where, name, item.kind, default[1] or '') end
-            end
-            values[child.key] = list_of(fail, where, name, child.children, default)
-        elseif type(default) == 'table' then
-            if child.kind ~= 'mapping' then want(fail, where, name, child.text or child.kind, default) end
-            apply_node(path, child, default, name .. '.')
-        else
-            local value
-            if child.kind == 'scalar' then value = convert(child.text, child.quoted, default) end
-            if value == nil then want(fail, where, name, child.text or child.kind, default) end
-            values[child.key] = value
-        end
+        if name ~= config.IN_FORCE or values[name] ~= nil then apply_key(path, child, name, values) end
     end
 end
 

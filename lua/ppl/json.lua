@@ -13,12 +13,15 @@ local function quote(text)
     return '"' .. text:gsub('[%z\1-\31"\\\127]', function(c) return escapes[c] or ('\\u%04x'):format(c:byte()) end) .. '"'
 end
 
--- Shortest of 15 and 17 digits that reads back; null where JSON has no word for it.
-local function number(x)
+-- The shortest text that reads back as x; null where JSON has no word for it.
+function json.number(x)
     if x ~= x or x == math.huge or x == -math.huge then return 'null' end
     if x % 1 == 0 and math.abs(x) < 2 ^ 53 then return ('%d'):format(x) end
-    local short = ('%.15g'):format(x)
-    return tonumber(short) == x and short or ('%.17g'):format(x)
+    for digits = 15, 16 do
+        local short = ('%.' .. digits .. 'g'):format(x)
+        if tonumber(short) == x then return short end
+    end
+    return ('%.17g'):format(x)
 end
 
 local function sorted_keys(t, order)
@@ -43,7 +46,7 @@ function json.text(value, order)
     local kind = type(value)
     if kind == 'nil' then return 'null' end
     if kind == 'boolean' then return tostring(value) end
-    if kind == 'number' then return number(value) end
+    if kind == 'number' then return json.number(value) end
     if kind == 'string' then return quote(value) end
     if kind ~= 'table' then return quote(tostring(value)) end
     local parts = {}

@@ -31,20 +31,20 @@ end
 
 local function write(path, text) lib.write_file(path, text, #text) end
 
--- The values in force: the script's settings, and the trainer's.
+-- The values in force: the script's settings, so that --config takes the file again, and what the trainer made of them.
 local function values_of(trainer)
     local p, o, clip = trainer.pipeline, trainer.optimizer, trainer.clip or trainer.optimizer.clip
-    return {
-        settings = config.current or {},
-        trainer = {
-            pipeline = { stages = p.stages, ranks = trainer.schedule.ranks, microbatches = p.microbatches,
-                schedule = trainer.schedule.name, threads = p.threads, recompute = p.recompute, first_layer = trainer.first_layer },
-            steps = trainer.steps, batch = trainer.batch, dtype = trainer.dtype, seed = trainer.seed, device = trainer.device,
-            optimizer = { kind = o.kind == 'PPL_ADAMW' and 'adamw' or 'sgd', lr = o.lr, min_lr = o.min_lr, warmup = o.warmup,
-                decay = o.decay, weight_decay = o.weight_decay, clip_mode = clip.mode, clip_norm = clip.norm },
-            layers = trainer.trace.layer_names,
-        },
+    local values = {}
+    for key, value in pairs(config.current or {}) do values[key] = value end
+    values[config.IN_FORCE] = {
+        pipeline = { stages = p.stages, ranks = trainer.schedule.ranks, microbatches = p.microbatches,
+            schedule = trainer.schedule.name, threads = p.threads, recompute = p.recompute, first_layer = trainer.first_layer },
+        steps = trainer.steps, batch = trainer.batch, dtype = trainer.dtype, seed = trainer.seed, device = trainer.device,
+        optimizer = { kind = o.kind == 'PPL_ADAMW' and 'adamw' or 'sgd', lr = o.lr, min_lr = o.min_lr, warmup = o.warmup,
+            decay = o.decay, weight_decay = o.weight_decay, clip_mode = clip.mode, clip_norm = clip.norm },
+        layers = trainer.trace.layer_names,
     }
+    return values
 end
 
 -- Makes the directory of a trainer's run and writes what is known at its start. path: nil for runs/NAME.

@@ -43,7 +43,7 @@ end
 -- The last position's logits for a list of tokens. What the playback makes on the way is freed at once.
 local function last_logits(self, tokens, parameter)
     return eager.scope(function()
-        local ids = eager.tensor({ tokens }, { dtype = 'i32' })
+        local ids = eager.tensor({ tokens }, { dtype = 'i32', device = self:eager_device() })
         local play = trace.playback(parameter, { tokens = ids })
         local logits = play:with(function() return play:run(nil, self.model, ids) end)
         return logits:slice(1, #tokens - 1, 1):numbers()

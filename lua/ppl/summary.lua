@@ -6,10 +6,21 @@ local tables = require 'ppl.table'
 
 local summary = {}
 
-local function sample_of(trainer)
+-- The sample that the script asked for; each: gets every new byte.
+local function sample_of(trainer, each)
     local s = trainer.sample_options
-    if not s then return nil end
-    return trainer:sample(s.prompt or '\n', s.tokens or 200, { temperature = s.temperature, top_k = s.top_k, seed = s.seed })
+    return trainer:sample(s.prompt or '\n', s.tokens or 200,
+        { temperature = s.temperature, top_k = s.top_k, seed = s.seed, each = each })
+end
+
+local function print_sample(trainer)
+    local function write(text)
+        io.stdout:write(text)
+        io.stdout:flush()
+    end
+    write('\nsample:\n' .. (trainer.sample_options.prompt or '\n'))
+    sample_of(trainer, write)
+    print()
 end
 
 local ORDER = { 'name', 'steps', 'interrupted', 'first_loss', 'loss', 'eval_loss', 'tokens_per_s', 'seconds', 'iteration_ms',
@@ -32,7 +43,7 @@ local function print_json(trainer, result, timings, sample)
     print(json.text(object, ORDER))
 end
 
-local function print_text(trainer, result, timings, sample)
+local function print_text(trainer, result, timings, with_sample)
     local loss = result.loss and ('loss %.4f -> %.4f'):format(result.first_loss, result.loss) or 'no step was done'
     if result.eval_loss then loss = loss .. (', held out %.4f'):format(result.eval_loss) end
     print(('%s: %d steps in %s, %s%s'):format(trainer.name, result.steps, tables.clock(result.seconds), loss,
@@ -42,7 +53,7 @@ local function print_text(trainer, result, timings, sample)
         print(('\nstep %d, schedule %s:'):format(trainer:steps_done() - 1, trainer.schedule.name))
         print(tostring(trainer:timeline()))
     end
-    if sample then print(('\nsample:\n%s'):format(sample)) end
+    if with_sample then print_sample(trainer) end
     print(('\nwritten to %s/'):format(result.directory))
 end
 
@@ -50,11 +61,11 @@ end
 function summary.train(trainer, options)
     local result = trainer:train()
     local timings = result.steps > 0 and trainer:timings() or nil
-    local sample = not result.interrupted and result.steps > 0 and sample_of(trainer) or nil
+    local with_sample = trainer.sample_options ~= nil and not result.interrupted and result.steps > 0
     if options.json then
-        print_json(trainer, result, timings, sample)
+        print_json(trainer, result, timings, with_sample and sample_of(trainer) or nil)
     elseif not options.quiet then
-        print_text(trainer, result, timings, sample)
+        print_text(trainer, result, timings, with_sample)
     end
     if not result.interrupted then return 0 end
     capi.lib.host_interrupted()

@@ -18,13 +18,14 @@ local function label(task, width, with_stage)
     return text .. FILL[task.kind]:rep(width - #text)
 end
 
--- Columns of a row: a task covers those whose middle lies in it, and at least one if its column is free.
+-- Columns of a row: a task covers those whose middle lies in it, and at least one if its column is free. Tasks that took no
+-- time (updates that cost nothing) are left out.
 local function draw_row(tasks, first, scale, width, with_stage)
     local cells, at = {}, 0
     for _, task in ipairs(tasks) do
         local from = math.max(at, math.floor((task.begin - first) * scale + 0.5))
         local to = math.min(width, math.max(from + 1, math.floor((task.finish - first) * scale + 0.5)))
-        if to > from then
+        if to > from and task.finish > task.begin then
             cells[#cells + 1] = ('.'):rep(from - at)
             cells[#cells + 1] = terminal.paint(task.kind, label(task, to - from, with_stage))
             at = to
@@ -52,7 +53,7 @@ function timeline.lines(ranks, options)
     for _, tasks in ipairs(ranks) do
         for _, task in ipairs(tasks) do
             first, last = math.min(first, task.begin), math.max(last, task.finish)
-            kinds[task.kind] = true
+            if task.finish > task.begin then kinds[task.kind] = true end
         end
     end
     if first >= last then return { 'rank 0  (no tasks)' } end

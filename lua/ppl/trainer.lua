@@ -86,7 +86,7 @@ local function check_options(options)
         save_every = check.integer('trainer: save_every', options.save_every, 0, nil, 0),
         trace_steps = check.integer('trainer: trace_steps', options.trace_steps, 1, nil, 8),
         stall_seconds = check.number('trainer: stall_seconds', options.stall_seconds, 0, nil, 0),
-        faults = check_faults(options.faults or {}), costs = options.costs, sample_options = options.sample,
+        faults = check_faults(options.faults or {}), emulated_costs = options.costs, sample_options = options.sample,
         optimizer = options.optimizer or optim.adamw { lr = 1e-3 },
     }
 end

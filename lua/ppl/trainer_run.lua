@@ -29,7 +29,7 @@ local function run_options(self)
     raw.stall_task = faults.stall and faults.stall.task or -1
     raw.fail_rank = (faults.fail or faults.stall or {}).rank or -1
     if self.device == 'emulated' then
-        options.costs, options.arrays = costs_of.to_engine(costs_of.check('trainer: costs', self.costs or {}, p.stages))
+        options.costs, options.arrays = costs_of.to_engine(costs_of.check('trainer: costs', self.emulated_costs or {}, p.stages))
         raw.costs = options.costs
     end
     return options
@@ -158,12 +158,15 @@ local function find_parameter(self, where, name)
     return fail('%s: no parameter is called %s%s', where, check.show(name), require 'ppl.nearest'.hint(tostring(name), names))
 end
 
+-- Where the run's tensors compute when they are taken out of it.
+function methods:eager_device() return self.device == 'reference' and 'reference' or 'cpu' end
+
 -- run:tensor(name, part): a parameter as an eager f32 tensor, between steps. part: 'weight', 'gradient', 'moment1', 'moment2'.
 function methods:tensor(name, part)
     local info = find_parameter(self, 'tensor', name)
     local host = capi.new('double[?]', info.numbers)
     lib.run_read(self:open(), info.index, capi.const[parts[check.name('tensor: part', part, parts, 'weight')]], host)
-    return eager.of_doubles(host, info.shape)
+    return eager.of_doubles(host, info.shape, { device = self:eager_device() })
 end
 
 -- run:assign(name, tensor, part): overwrites a parameter with an eager tensor's numbers, between steps.

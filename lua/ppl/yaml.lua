@@ -1,6 +1,7 @@
 -- yaml.lua - YAML (and with it JSON) files as Lua tables that remember their lines, and tables as YAML text. Reading is
 -- libyaml's through the engine.
 local capi = require 'ppl.capi'
+local json = require 'ppl.json'
 
 local lib = capi.lib
 local yaml = {}
@@ -61,7 +62,7 @@ end
 
 local function scalar(value)
     if type(value) ~= 'string' then
-        if type(value) == 'number' and value % 1 ~= 0 then return ('%.17g'):format(value) end
+        if type(value) == 'number' then return json.number(value) end
         return tostring(value)
     end
     local plain = value:match('^[%a_][%w_%-./]*$') and not ({ ['true'] = 1, ['false'] = 1, ['null'] = 1, yes = 1, no = 1,
