@@ -13,9 +13,10 @@ typedef struct ppl_exec_client {
     void *self;
     // The samples of (step, microbatch) of an INPUT value, in the graph's type, into host memory dst.
     ppl_status (*fill)(void *self, int64_t step, int32_t microbatch, ppl_value input, void *dst);
-    double (*step_weight)(void *self, int64_t step);                          // before the step's first F
-    void (*loss)(void *self, int64_t step, int32_t microbatch, double sum);   // after the last stage's F
-    void (*norm)(void *self, int64_t step, double norm, bool clipped);        // once a step: the global gradient norm before clipping
+    double (*step_weight)(void *self, int64_t step);                        // before the step's first F
+    void (*loss)(void *self, int64_t step, int32_t microbatch, double sum); // after the last stage's F
+    void (*norm)(void *self, int64_t step, double norm,
+                 bool clipped); // once a step: the global gradient norm before clipping
     void (*rank_done)(void *self, int32_t rank, int64_t step, int32_t peak_live, int64_t link_bytes);
     ppl_optimizer_options optimizer;
 } ppl_exec_client;
@@ -28,7 +29,7 @@ typedef struct ppl_exec_options {
     const ppl_device_ops *device;
     ppl_device_options device_options; // rank is filled in
     const ppl_link_ops *link;
-    const ppl_plan *eval_plan;         // forward only, same ranks; may be NULL
+    const ppl_plan *eval_plan; // forward only, same ranks; may be NULL
     uint64_t seed, delay_seed;
     double delay, stall_seconds;
     int32_t samples_per_microbatch, trace_steps;
@@ -37,7 +38,8 @@ typedef struct ppl_exec_options {
 } ppl_exec_options;
 
 // Starts the rank threads; each opens its device, prepares its programs and allocates all its memory. Borrows plan and store.
-ppl_status ppl_exec_open(const ppl_plan *plan, struct ppl_store *store, const ppl_exec_options *options, const ppl_exec_client *client, ppl_exec **out);
+ppl_status ppl_exec_open(const ppl_plan *plan, struct ppl_store *store, const ppl_exec_options *options,
+                         const ppl_exec_client *client, ppl_exec **out);
 void ppl_exec_close(ppl_exec *e);
 // Hands steps first .. first + n - 1 to all ranks and waits. done: how many every rank completed. After a failure only
 // close is allowed: nothing is left running.

@@ -1,1 +1,2 @@
-src +=
+src += engine/exec/exec.c engine/exec/rank.c engine/exec/bind.c engine/exec/loop.c engine/exec/wait.c \
+       engine/exec/norm.c engine/exec/watchdog.c

@@ -1,0 +1,219 @@
+// loop.c - the task loop: a rank's list, step after step, in one switch; what happened is written to the trace here and
+// nowhere else. Before: bind.c. After: the client's numbers, the trace.
+#include "base/random.h"
+#include "exec/rank.h"
+#include <math.h>
+
+typedef struct step_run { // what stays the same over one step
+    int64_t tick, step;
+    int32_t side;
+    const ppl_plan *plan;
+    ppl_link *link;
+} step_run;
+
+// ---- programs ----
+
+static ppl_status task_failed(const ppl_rank *r, const step_run *s, const ppl_task *task, int32_t phase,
+                              ppl_status st) {
+    static const char letter[PPL_PHASES] = {[PPL_PHASE_F] = 'F', [PPL_PHASE_I] = 'I', [PPL_PHASE_W] = 'W'};
+    if (st == PPL_ERR_STOPPED) return st;
+    return ppl_prefix(st, "rank %d, step %lld, %d%c%d: ", r->rank, (long long)s->step, task->stage, letter[phase],
+                      task->microbatch);
+}
+
+static ppl_status inputs_fill(const ppl_rank *r, const ppl_bound *b, const step_run *s, const ppl_task *task) {
+    const ppl_exec *e = r->exec;
+    if (!(e->options.device->flags & PPL_DEVICE_COMPUTES)) return PPL_OK; // nobody reads them
+    for (int32_t i = 0; i < b->n_fills; i++)
+        PPL_TRY(e->client.fill(e->client.self, s->step, task->microbatch, b->fills[i].value, b->fills[i].to));
+    return PPL_OK;
+}
+
+static ppl_status loss_tell(const ppl_rank *r, const ppl_bound *b, const step_run *s, const ppl_task *task) {
+    const ppl_exec *e = r->exec;
+    const ppl_graph *g = s->plan->stages->graph;
+    double sum = 0;
+    if (g && (e->options.device->flags & PPL_DEVICE_COMPUTES))
+        sum = ppl_number_get(b->loss, ppl_graph_type_of(g, g->loss)->dtype, 0);
+    if (!isfinite(sum)) {
+        return ppl_fail(PPL_ERR_NUMBER, "step %lld, stage %d, microbatch %d: the loss is %g, want a finite number",
+                        (long long)s->step, task->stage, task->microbatch, sum);
+    }
+    e->client.loss(e->client.self, s->step, task->microbatch, sum);
+    return PPL_OK;
+}
+
+static ppl_status program_run(ppl_rank *r, const step_run *s, const ppl_task *task, int32_t phase) {
+    const ppl_exec *e = r->exec;
+    ppl_bound *b = &r->chunk[s->side][ppl_rank_chunk(r, task->stage)].bound[phase];
+    ppl_bound_aim(b, task);
+    r->env.first_sample = (int64_t)task->microbatch * e->options.samples_per_microbatch;
+    ppl_status st;
+    PPL_GOTO(inputs_fill(r, b, s, task));
+    ppl_program_run run = {.stage = task->stage,
+                           .microbatch = task->microbatch,
+                           .kind = phase,
+                           .calls = b->calls,
+                           .scratch = r->scratch,
+                           .env = &r->env,
+                           .stream = task->stream};
+    PPL_GOTO(e->options.device->program_run(r->device, b->program, &run));
+    return b->has_loss ? loss_tell(r, b, s, task) : PPL_OK;
+fail:
+    return task_failed(r, s, task, phase, st);
+}
+
+// ---- links ----
+
+// A value that is there already, or a buffer that is free, costs one look.
+static ppl_status link_wait(ppl_rank *r, const step_run *s, const ppl_task *task) {
+    const ppl_link_ops *link = r->exec->options.link;
+    for (int64_t begin = 0;;) {
+        unsigned seen = ppl_rank_heard(r);
+        bool done = false;
+        if (task->kind == PPL_TASK_CREDIT) PPL_TRY(link->credit(s->link, task, s->tick, &done));
+        else PPL_TRY(link->receive(s->link, task, task->slot, s->tick, &done));
+        if (done) return PPL_OK;
+        PPL_TRY(ppl_rank_pause(r, &begin, seen));
+    }
+}
+
+static ppl_status value_send(ppl_rank *r, const step_run *s, const ppl_task *task) {
+    const ppl_edge_plan *e = &s->plan->edge[task->edge];
+    for (int32_t i = 0; i < e->n_readers; i++)
+        if (e->reader_rank[i] != r->rank) r->link_bytes += (int64_t)s->plan->stages->edges[task->edge].bytes;
+    return r->exec->options.link->send(s->link, task, s->tick);
+}
+
+// ---- steps ----
+
+// For tests: half of the tasks begin later, by a time that the seed, the rank and the place give.
+static void delay(const ppl_rank *r, const step_run *s, int64_t at) {
+    const ppl_exec_options *o = &r->exec->options;
+    uint32_t bits[4];
+    ppl_philox(ppl_mix_key(o->delay_seed, 2 + (uint64_t)r->rank), (uint64_t)s->tick, (uint64_t)at, bits);
+    if (bits[0] & 1 || o->delay <= 0) return;
+    int64_t ns = (int64_t)(ppl_unit(bits[1]) * o->delay * 1e9);
+    struct timespec t = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+    clock_nanosleep(CLOCK_MONOTONIC, 0, &t, NULL);
+}
+
+static void live_add(ppl_rank *r, const step_run *s, int32_t by) {
+    if (s->plan->options.forward_only) return;
+    r->live += by;
+    if (r->live > r->peak_live) r->peak_live = r->live;
+}
+
+static ppl_status task_run(ppl_rank *r, const step_run *s, const ppl_task *task, ppl_span *span, bool *redo) {
+    switch ((ppl_task_kind)task->kind) {
+    // The producer may not write yet: a reader on another rank still needs what lies in the buffer.
+    case PPL_TASK_CREDIT:
+    // The microbatch's value must be in the edge's buffer (with copying links: in this reader's own) before it is read.
+    case PPL_TASK_RECEIVE: return link_wait(r, s, task);
+    // Fills the stage's inputs, runs its forward, tells the loss. The activation slot is live from here to W or B.
+    case PPL_TASK_F: live_add(r, s, 1); return program_run(r, s, task, PPL_PHASE_F);
+    // I, then W: the same programs and the same order of sums as when a schedule runs them apart.
+    case PPL_TASK_B:
+        PPL_TRY(program_run(r, s, task, PPL_PHASE_I));
+        span->middle = ppl_now();
+        PPL_TRY(program_run(r, s, task, PPL_PHASE_W));
+        live_add(r, s, -1);
+        return PPL_OK;
+    // Gradients on the way to the stage before; keeps in `pending` what W needs.
+    case PPL_TASK_I: return program_run(r, s, task, PPL_PHASE_I);
+    // Gradients of parameters, added to the accumulators in order of microbatches. Ends the slot's life.
+    case PPL_TASK_W:
+        PPL_TRY(program_run(r, s, task, PPL_PHASE_W));
+        live_add(r, s, -1);
+        return PPL_OK;
+    // The value in the edge's buffer is complete: readers on other ranks may see it.
+    case PPL_TASK_SEND: return value_send(r, s, task);
+    // This reader has read the buffer for the last time: its producer may write it again.
+    case PPL_TASK_RELEASE: return r->exec->options.link->release(s->link, task, task->slot, s->tick);
+    // Square sums of the gradients of all stages of this rank to all ranks; waits for theirs when clipping comes before.
+    case PPL_TASK_NORM: return ppl_rank_norm(r, s->tick, s->step, span);
+    // The optimizer steps the parameters whose lowest stage on this rank this is.
+    case PPL_TASK_UPDATE: return ppl_rank_update(r, task->stage, s->step);
+    // The norm of the step before must not ask for clipping; if it does, that step is done again and this one begins anew.
+    case PPL_TASK_VALIDATE: return ppl_rank_validate(r, s->tick, redo);
+    case PPL_TASK_KINDS: break;
+    }
+    return ppl_fail(PPL_ERR_PLAN, "rank %d: task kind %d, want one of 0..%d", r->rank, task->kind, PPL_TASK_KINDS - 1);
+}
+
+static ppl_status tasks_run(ppl_rank *r, const step_run *s, ppl_span *row) {
+    const ppl_rank_plan *own = &s->plan->rank[r->rank];
+    bool delays = r->exec->options.delay_seed != 0;
+    int64_t pulse = atomic_load_explicit(&r->pulse, memory_order_relaxed);
+    ppl_span unused;
+    int64_t now = ppl_now();
+    for (int64_t at = 0; at < own->count; at++) {
+        atomic_store_explicit(&r->at, at, memory_order_relaxed);
+        atomic_store_explicit(&r->pulse, ++pulse, memory_order_relaxed);
+        if (delays) {
+            delay(r, s, at);
+            now = ppl_now();
+        }
+        ppl_span *span = row ? &row[at] : &unused;
+        span->begin = now;
+        span->middle = 0;
+        bool redo = false;
+        PPL_TRY(task_run(r, s, &own->tasks[at], span, &redo));
+        now = span->end = ppl_now();
+        if (redo) {
+            r->live = 0;
+            at = -1; // the forwards before the VALIDATE again, with the weights as they should have been
+        }
+    }
+    return PPL_OK;
+}
+
+// The last rank to end a step of training marks it done in the trace before the client hears of this rank's end.
+static void step_end(ppl_rank *r, const step_run *s) {
+    ppl_exec *e = r->exec;
+    if (s->side == PPL_SIDE_TRAIN) {
+        int64_t all = (int64_t)e->plan->ranks * (s->tick / PPL_EXEC_AHEAD + 1);
+        if (atomic_fetch_add(&ppl_board_at(e, s->tick)->finished, 1) + 1 == all) ppl_trace_done(e->trace, s->step);
+        e->client.rank_done(e->client.self, r->rank, s->step, r->peak_live, r->link_bytes);
+    }
+    ppl_rank_finish(r, s->tick);
+}
+
+static ppl_status step_execute(ppl_rank *r, const step_run *s) {
+    ppl_exec *e = r->exec;
+    PPL_TRY(ppl_rank_window(r, s->tick));
+    atomic_store_explicit(&r->step, s->step, memory_order_relaxed);
+    r->env.step = s->step;
+    r->live = r->peak_live = 0;
+    r->link_bytes = 0;
+    double weight = e->client.step_weight(e->client.self, s->step);
+    const ppl_graph *g = s->plan->stages->graph;
+    if (g)
+        ppl_number_set(r->seed, ppl_dtype_acc(g->dtype), 0, weight > 0 ? 1 / weight : 0); // nothing counts: no gradient
+    ppl_span *row = NULL;
+    if (s->side == PPL_SIDE_TRAIN) {
+        ppl_trace_begin(e->trace, s->step);
+        row = ppl_trace_row(e->trace, r->rank, s->step);
+    }
+    atomic_store_explicit(&r->where, PPL_AT_TASK, memory_order_relaxed);
+    PPL_TRY(tasks_run(r, s, row));
+    atomic_store_explicit(&r->where, PPL_AT_REST, memory_order_relaxed);
+    step_end(r, s);
+    return PPL_OK;
+}
+
+ppl_status ppl_rank_steps(ppl_rank *r) {
+    ppl_exec *e = r->exec;
+    const ppl_side *side = &e->side[e->range_side];
+    step_run s = {.side = e->range_side, .plan = side->plan, .link = side->link};
+    r->env.seed = e->options.seed;
+    r->env.training = s.side == PPL_SIDE_TRAIN;
+    for (int64_t i = 0; i < e->range_n; i++) {
+        s.tick = side->ticks + i;
+        s.step = e->range_first + i;
+        if (!ppl_gate_enter(e, s.tick)) break;
+        PPL_TRY(step_execute(r, &s));
+    }
+    bool redo; // the last step is judged too; nothing is begun after it
+    return s.side == PPL_SIDE_TRAIN ? ppl_rank_validate(r, r->unvalidated + 1, &redo) : PPL_OK;
+}

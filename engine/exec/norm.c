@@ -1,0 +1,244 @@
+// norm.c - the end of a step: square sums of the gradients, the global norm, the optimizer, and the rollback of a step
+// that should have been clipped. Before: the last W of the step. After: the next step's forwards.
+//
+// The norm is the root of the parameters' square sums added in the order of the parameters, so that it does not depend on
+// who computed which. Clip after (post-validation; Qi et al., "Zero bubble pipeline parallelism", 2024): UPDATE steps at
+// once into the spare halves of the store, VALIDATE of the next step looks at the norm, and where it asks for clipping all
+// ranks stop there, go back to the old halves, step again with the scale and begin the step anew.
+#include "exec/rank.h"
+#include <math.h>
+
+static bool stage_uses(const ppl_stage *s, int32_t param) {
+    for (int32_t i = 0; i < s->n_params; i++)
+        if (s->params[i] == param) return true;
+    return false;
+}
+
+// The lowest stage from `from` on, of a rank (-1: of any), that uses a parameter; -1 none.
+static int32_t stage_using(const ppl_plan *p, int32_t rank, int32_t from, int32_t param) {
+    for (int32_t s = from; s < p->stages->count; s++)
+        if ((rank < 0 || p->stage_rank[s] == rank) && stage_uses(&p->stages->stage[s], param)) return s;
+    return -1;
+}
+
+// Where this rank finds the accumulator of each use.
+static ppl_status grads_find(ppl_rank *r, ppl_rank_param *out) {
+    const ppl_plan *p = r->exec->plan;
+    const ppl_param *param = &p->stages->graph->params[out->param];
+    out->grads = ppl_arena_get(&r->arena, (size_t)param->n_uses * sizeof *out->grads);
+    if (!out->grads) return PPL_ERR_MEMORY;
+    for (int32_t k = 0; k < param->n_uses; k++) {
+        for (int32_t s = out->stage; s >= 0 && !out->grads[k]; s = stage_using(p, r->rank, s + 1, out->param))
+            out->grads[k] = ppl_rank_fixed(r, PPL_SIDE_TRAIN, s, param->uses[k]);
+        if (!out->grads[k]) {
+            return ppl_fail(PPL_ERR_PLAN, "rank %d, parameter %s: the gradient of its use %d has no place, want one",
+                            r->rank, param->name, k);
+        }
+    }
+    return PPL_OK;
+}
+
+static ppl_status param_setup(ppl_rank *r, int32_t index, ppl_rank_param *out) {
+    const ppl_plan *p = r->exec->plan;
+    const ppl_param *param = &p->stages->graph->params[index];
+    int32_t first = stage_using(p, -1, 0, index);
+    *out = (ppl_rank_param){.param = index, .stage = stage_using(p, r->rank, 0, index)};
+    out->counts = first == out->stage;
+    if (r->exec->client.optimizer.clip == PPL_CLIP_STAGE && stage_using(p, -1, first + 1, index) >= 0) {
+        return ppl_fail(PPL_ERR_ARG,
+                        "parameter %s is tied over stages %d and %d: clip is by stage, want it before or none",
+                        param->name, first, stage_using(p, -1, first + 1, index));
+    }
+    PPL_TRY(grads_find(r, out));
+    const ppl_store_entry *e = ppl_store_at(r->exec->store, r->rank, index);
+    if (r->exec->client.optimizer.clip == PPL_CLIP_AFTER && !e->spare[0]) {
+        return ppl_fail(PPL_ERR_ARG, "parameter %s: clip is after, but the store has no spare half, want one",
+                        param->name);
+    }
+    out->update = (ppl_update){.n = ppl_type_elements(&param->type),
+                               .grads = out->grads,
+                               .uses = param->n_uses,
+                               .dtype = param->type.dtype,
+                               .copy_dtype = p->stages->graph->dtype};
+    return PPL_OK;
+}
+
+ppl_status ppl_rank_params_setup(ppl_rank *r) {
+    const ppl_plan *p = r->exec->plan;
+    const ppl_rank_plan *own = &p->rank[r->rank];
+    if (!p->stages->graph || p->options.forward_only) return PPL_OK;
+    r->params = ppl_arena_get(&r->arena, (size_t)own->n_params * sizeof *r->params);
+    if (!r->params) return PPL_ERR_MEMORY;
+    for (int32_t i = 0; i < own->n_params; i++) {
+        const ppl_param *param = &p->stages->graph->params[own->params[i]];
+        if (!param->spec.frozen && param->n_uses > 0)
+            PPL_TRY(param_setup(r, own->params[i], &r->params[r->n_params++]));
+    }
+    return PPL_OK;
+}
+
+ppl_status ppl_rank_weights(ppl_rank *r) {
+    const ppl_plan *p = r->exec->plan;
+    const ppl_rank_plan *own = &p->rank[r->rank];
+    const ppl_graph *g = p->stages->graph;
+    if (!g) return PPL_OK;
+    ppl_rank_bind_params(r);
+    for (int32_t i = 0; i < own->n_params; i++) {
+        const ppl_type *type = &g->params[own->params[i]].type;
+        const ppl_store_entry *e = ppl_store_at(r->exec->store, r->rank, own->params[i]);
+        if (e->copy) ppl_convert(e->copy, g->dtype, e->master, type->dtype, ppl_type_elements(type));
+        PPL_TRY(r->exec->options.device->pack(r->device, own->params[i], ppl_rank_weight(r, own->params[i])));
+    }
+    return PPL_OK;
+}
+
+// ---- NORM ----
+
+static ppl_status sums_publish(ppl_rank *r, ppl_board_slot *slot, int64_t step) {
+    for (int32_t i = 0; i < r->n_params; i++) {
+        const ppl_rank_param *p = &r->params[i];
+        if (!p->counts) continue;
+        double sum = 0;
+        const ppl_update *u = &p->update;
+        PPL_TRY(r->exec->options.device->square_sum(r->device, p->grads, u->uses, u->dtype, u->n, &sum));
+        if (!isfinite(sum)) {
+            return ppl_fail(PPL_ERR_NUMBER,
+                            "step %lld, stage %d: the gradient of %s has a square sum of %g, want it finite",
+                            (long long)step, p->stage, r->exec->plan->stages->graph->params[p->param].name, sum);
+        }
+        slot->sums[p->param] = sum;
+    }
+    return PPL_OK;
+}
+
+// Clip by stage: each stage goes by its own gradients.
+static void stages_clip(ppl_rank *r, ppl_board_slot *slot, int64_t tick) {
+    const ppl_rank_plan *own = &r->exec->plan->rank[r->rank];
+    for (int32_t c = 0; c < own->n_stages; c++) {
+        double sum = 0;
+        for (int32_t i = 0; i < r->n_params; i++)
+            if (r->params[i].stage == own->stages[c]) sum += slot->sums[r->params[i].param];
+        r->scale[c] = ppl_clip_scale(&r->exec->client.optimizer, sqrt(sum));
+        if (r->scale[c] < 1) atomic_store(&slot->clipped, tick + 1);
+    }
+}
+
+// By the last rank to arrive: all sums of the tick are there.
+static ppl_status norm_make(ppl_exec *e, ppl_board_slot *slot, int64_t tick, int64_t step) {
+    const ppl_optimizer_options *o = &e->client.optimizer;
+    const ppl_graph *g = e->plan->stages->graph;
+    double sum = 0;
+    for (size_t i = 0; g && i < g->n_params; i++) sum += slot->sums[i];
+    slot->norm = sqrt(sum);
+    if (!isfinite(slot->norm)) {
+        return ppl_fail(PPL_ERR_NUMBER, "step %lld: the gradient norm over all parameters is %g, want it finite",
+                        (long long)step, slot->norm);
+    }
+    slot->scale = o->clip == PPL_CLIP_STAGE ? 1 : ppl_clip_scale(o, slot->norm);
+    e->client.norm(e->client.self, step, slot->norm, slot->scale < 1 || atomic_load(&slot->clipped) == tick + 1);
+    atomic_store_explicit(&slot->ready, tick + 1, memory_order_release);
+    if (o->clip == PPL_CLIP_BEFORE || o->clip == PPL_CLIP_AFTER) ppl_exec_ring_all(e);
+    return PPL_OK;
+}
+
+static void scale_set(ppl_rank *r, double scale) {
+    for (int32_t c = 0; c < r->exec->plan->rank[r->rank].n_stages; c++) r->scale[c] = scale;
+}
+
+ppl_status ppl_rank_norm(ppl_rank *r, int64_t tick, int64_t step, ppl_span *span) {
+    ppl_exec *e = r->exec;
+    ppl_board_slot *slot = ppl_board_at(e, tick);
+    scale_set(r, 1);
+    PPL_TRY(sums_publish(r, slot, step));
+    if (e->client.optimizer.clip == PPL_CLIP_STAGE) stages_clip(r, slot, tick);
+    span->middle = ppl_now();
+    int64_t all = (int64_t)e->plan->ranks * (tick / PPL_EXEC_AHEAD + 1);
+    if (atomic_fetch_add(&slot->arrived, 1) + 1 == all) PPL_TRY(norm_make(e, slot, tick, step));
+    if (e->client.optimizer.clip == PPL_CLIP_BEFORE) {
+        PPL_TRY(ppl_rank_wait_count(r, &slot->ready, tick + 1, PPL_AT_NORM));
+        scale_set(r, slot->scale);
+    }
+    if (e->client.optimizer.clip == PPL_CLIP_AFTER) {
+        r->unvalidated = tick;
+        r->unvalidated_step = step;
+    }
+    return PPL_OK;
+}
+
+// ---- UPDATE ----
+
+static void exchange(void **a, void **b) {
+    void *was = *a;
+    *a = *b;
+    *b = was;
+}
+
+static void halves_exchange(ppl_store_entry *e) {
+    exchange(&e->master, &e->spare[0]);
+    exchange(&e->moment1, &e->spare[1]);
+    exchange(&e->moment2, &e->spare[2]);
+}
+
+static ppl_status param_update(ppl_rank *r, const ppl_rank_param *p, int64_t step, double scale, bool spare) {
+    ppl_store_entry *e = ppl_store_at(r->exec->store, r->rank, p->param);
+    ppl_update u = p->update;
+    ppl_update_set(&u, &r->exec->client.optimizer, step,
+                   r->exec->plan->stages->graph->params[p->param].spec.decay != 0);
+    u.weight = e->master;
+    u.copy = e->copy;
+    u.moment1 = e->moment1;
+    u.moment2 = e->moment2;
+    u.weight_out = spare ? e->spare[0] : e->master;
+    u.moment1_out = spare ? e->spare[1] : e->moment1;
+    u.moment2_out = spare ? e->spare[2] : e->moment2;
+    u.scale = scale;
+    PPL_TRY(r->exec->options.device->update(r->device, &u, p->stage));
+    if (spare) halves_exchange(e);
+    return PPL_OK;
+}
+
+ppl_status ppl_rank_update(ppl_rank *r, int32_t stage, int64_t step) {
+    const ppl_device_ops *device = r->exec->options.device;
+    bool spare = r->exec->client.optimizer.clip == PPL_CLIP_AFTER, any = false;
+    double scale = r->scale[ppl_rank_chunk(r, stage)];
+    for (int32_t i = 0; i < r->n_params; i++) {
+        if (r->params[i].stage != stage) continue;
+        PPL_TRY(param_update(r, &r->params[i], step, scale, spare));
+        any = true;
+    }
+    if (spare) ppl_rank_bind_params(r);
+    for (int32_t i = 0; i < r->n_params; i++)
+        if (r->params[i].stage == stage)
+            PPL_TRY(device->pack(r->device, r->params[i].param, ppl_rank_weight(r, r->params[i].param)));
+    // A device that only waits takes the time of a stage without parameters too.
+    if (!any && !(device->flags & PPL_DEVICE_COMPUTES)) return device->update(r->device, &(ppl_update){0}, stage);
+    return PPL_OK;
+}
+
+// ---- VALIDATE ----
+
+// While all ranks stand still between two meetings.
+static ppl_status roll_back(ppl_rank *r, int64_t tick, double scale) {
+    ppl_exec *e = r->exec;
+    const ppl_rank_plan *own = &e->plan->rank[r->rank];
+    for (int32_t i = 0; i < r->n_params; i++) halves_exchange(ppl_store_at(e->store, r->rank, r->params[i].param));
+    scale_set(r, scale);
+    for (int32_t c = 0; c < own->n_stages; c++) PPL_TRY(ppl_rank_update(r, own->stages[c], r->unvalidated_step));
+    return e->options.link->rewind(e->side[PPL_SIDE_TRAIN].link, r->rank, tick);
+}
+
+ppl_status ppl_rank_validate(ppl_rank *r, int64_t tick, bool *redo) {
+    *redo = false;
+    if (r->unvalidated < 0) return PPL_OK;
+    const ppl_board_slot *slot = ppl_board_at(r->exec, r->unvalidated);
+    PPL_TRY(ppl_rank_wait_count(r, &slot->ready, r->unvalidated + 1, PPL_AT_NORM));
+    if (slot->scale < 1) {
+        double scale = slot->scale;
+        PPL_TRY(ppl_rank_meet(r));
+        PPL_TRY(roll_back(r, tick, scale));
+        PPL_TRY(ppl_rank_meet(r));
+        *redo = true;
+    }
+    r->unvalidated = -1;
+    return PPL_OK;
+}

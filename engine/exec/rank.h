@@ -1,0 +1,211 @@
+// rank.h - inside exec: one rank, what all ranks share, and the calls between this folder's files in reading order.
+// Before: exec.h, whose functions exec.c gives. Nothing outside this folder includes it.
+//
+// Steps are counted twice: `step` is what the trainer calls it, `tick` counts the steps of a side from 0 without gaps
+// (a loaded checkpoint makes steps jump); tickets, the norm board and windows go by ticks.
+#ifndef PPL_EXEC_RANK_H
+#define PPL_EXEC_RANK_H
+#include "base/clock.h"
+#include "base/memory.h"
+#include "exec/exec.h"
+#include "train/optimizer.h"
+#include "train/store.h"
+#include <pthread.h>
+
+// A rank begins tick k only when every rank has finished tick k - AHEAD + 1: what is kept for each tick has AHEAD places.
+enum { PPL_EXEC_AHEAD = PPL_TRACE_AHEAD };
+
+typedef enum ppl_command {
+    PPL_COMMAND_SETUP = 0, // device, programs, memory
+    PPL_COMMAND_BIND,      // addresses into all ranks' edges, first copies of the weights
+    PPL_COMMAND_STEPS,     // a range of steps of a side
+    PPL_COMMAND_WEIGHTS,   // weights changed from outside
+    PPL_COMMAND_CLOSE      // gives everything back; the thread ends
+} ppl_command;
+
+// What a rank is at, for reports.
+typedef enum ppl_where {
+    PPL_AT_REST = 0, // between steps
+    PPL_AT_TASK,     // at task `at` of its list
+    PPL_AT_NORM,     // in a NORM or VALIDATE (or at the end of its steps), for the other ranks' square sums
+    PPL_AT_MEET,     // in a rollback, for all ranks to stand still
+    PPL_AT_WINDOW    // before a step, for ranks that are too far behind
+} ppl_where;
+
+typedef enum ppl_side_kind { PPL_SIDE_TRAIN = 0, PPL_SIDE_FORWARD, PPL_SIDES } ppl_side_kind;
+
+// One plan made real: its link and the memory of its edges.
+typedef struct ppl_side {
+    const ppl_plan *plan; // NULL: there is no such side
+    ppl_link *link;
+    void **memory;         // [edges]: the producer's buffers; allocated by the producer's rank
+    void ***reader_memory; // [edges][readers]: the reader's own buffers, NULL where it reads the producer's
+    int64_t ticks;         // finished by all ranks, between commands
+} ppl_side;
+
+// Pointers of a program's calls that move together: each is base + index * stride.
+typedef struct ppl_patch {
+    void *at; // of a pointer
+    char *base;
+} ppl_patch;
+typedef struct ppl_aim {
+    ppl_patch *patch;
+    size_t stride;
+    int32_t count, index; // what they are aimed at now; -1 nothing yet
+} ppl_aim;
+typedef struct ppl_edge_aim {
+    ppl_aim aim;
+    const int32_t *order; // [microbatches] of the edge; NULL: used once a step
+    int32_t buffers;
+} ppl_edge_aim;
+typedef struct ppl_param_aim {
+    void *at;
+    int32_t param;
+} ppl_param_aim;
+typedef struct ppl_input_fill {
+    ppl_value value;
+    void *to; // aimed like the calls' pointers
+} ppl_input_fill;
+
+// A program with the addresses of one side, as program_run wants it.
+typedef struct ppl_bound {
+    ppl_device_program *program;
+    ppl_call *calls;
+    int32_t n_calls, n_edges, n_params, n_sums, n_fills;
+    ppl_aim slot, pending;
+    ppl_edge_aim *edges;
+    ppl_param_aim *params; // pointers to parameters: exchanged halves move them
+    ppl_call **sums;       // calls that accumulate: a step's first microbatch overwrites
+    ppl_input_fill *fills; // inputs that are born in this program
+    void *loss;            // where the loss is after it, aimed; NULL: not in this program
+    bool has_loss, sums_add;
+} ppl_bound;
+
+// A rank's share of a side.
+typedef struct ppl_chunk_memory {
+    char *slots, *pendings;
+    ppl_bound bound[PPL_PHASES];
+} ppl_chunk_memory;
+
+typedef struct ppl_rank_param { // a parameter that this rank updates
+    int32_t param;
+    int32_t stage;      // the lowest here that uses it: in whose UPDATE it steps
+    bool counts;        // its square sum is this rank's to publish: the lowest stage of all is here
+    const void **grads; // [uses]
+    ppl_update update;  // what does not change from step to step
+} ppl_rank_param;
+
+// Square sums of one tick. Written by the ranks, read by the last one to arrive.
+typedef struct ppl_board_slot {
+    _Alignas(64) atomic_llong arrived; // ranks, over all ticks that this slot has served
+    _Alignas(64) atomic_llong ready;   // tick + 1 once norm and scale stand
+    atomic_llong clipped;              // tick + 1 when some stage was clipped (PPL_CLIP_STAGE)
+    double norm, scale;
+    double *sums;                       // [params]
+    _Alignas(64) atomic_llong finished; // ranks that ended the step, over all ticks that this slot has served
+} ppl_board_slot;
+
+typedef struct ppl_rank {
+    ppl_bell bell;
+    _Alignas(64) atomic_llong pulse; // grows with every task: the sign of life
+    atomic_llong at, step;
+    atomic_int where;                    // ppl_where
+    _Alignas(64) atomic_llong completed; // ticks of the side in progress
+
+    _Alignas(64) struct ppl_exec *exec; // from here on the rank's own
+    int32_t rank;
+    bool started;
+    pthread_t thread;
+    ppl_device *device;
+    ppl_arena arena;
+    ppl_device_program *(*program)[PPL_PHASES]; // [chunks]
+    size_t scratch_bytes, packed_bytes;
+    char *work, *scratch, *packed, *grads;
+    ppl_chunk_memory *chunk[PPL_SIDES]; // [chunks]
+    void *seed;                         // the scalar 1 / the step's weight, in the graph's accumulator dtype
+    ppl_call_env env;
+    ppl_rank_param *params;
+    int32_t n_params;
+    double *scale; // [chunks]: of the gradients in this step
+    int64_t spin_ns, sleep_ns;
+    int32_t live, peak_live;
+    int64_t link_bytes;
+    int64_t unvalidated, unvalidated_step; // tick and step whose norm is still out (PPL_CLIP_AFTER); -1 none
+    int64_t meets;                         // meetings it took part in
+    int64_t bytes[PPL_MEMORIES];
+} ppl_rank;
+
+struct ppl_exec {
+    const ppl_plan *plan;
+    ppl_store *store; // borrowed; NULL with plans without a graph
+    ppl_exec_options options;
+    ppl_exec_client client;
+    ppl_arena arena;
+    ppl_side side[PPL_SIDES];
+    ppl_trace *trace;
+    ppl_rank *rank; // [ranks]
+    ppl_bell **bells;
+    ppl_board_slot board[PPL_EXEC_AHEAD];
+    _Alignas(64) atomic_bool stop;
+    atomic_int command;
+    atomic_uint orders; // counts commands: ranks wait for it to change
+    atomic_int running; // ranks that still work on the command
+    ppl_bell caller;
+    _Alignas(64) atomic_ullong gate; // how many ticks some rank has begun; the top bit: interrupted
+    _Alignas(64) atomic_llong met;   // arrivals at meetings
+    atomic_int in_window;            // ranks that wait for others to finish a step
+    int32_t range_side;              // the command's arguments
+    int64_t range_first, range_n;
+    pthread_mutex_t mutex; // guards fault
+    ppl_status fault;      // the first; PPL_OK none
+    char fault_text[8192];
+};
+
+// ---- wait.c: faults, waiting, who may go on ----
+void ppl_exec_fault(ppl_exec *e, ppl_status status); // takes this thread's text; the first fault wins; stops all ranks
+void ppl_exec_ring_all(ppl_exec *e);
+// Between two looks at what a rank waits for: spins or sleeps. begin: 0 before the first, kept by the caller. seen: the
+// bell's count before the last look. PPL_ERR_STOPPED when the run stops.
+ppl_status ppl_rank_pause(ppl_rank *r, int64_t *begin, unsigned seen);
+static inline unsigned ppl_rank_heard(ppl_rank *r) {
+    return atomic_load_explicit(&r->bell.rung, memory_order_acquire);
+}
+// Waits until *counter >= target.
+ppl_status ppl_rank_wait_count(ppl_rank *r, const atomic_llong *counter, int64_t target, ppl_where where);
+ppl_status ppl_rank_window(ppl_rank *r, int64_t tick);
+void ppl_rank_finish(ppl_rank *r, int64_t tick); // announces a finished tick
+ppl_status ppl_rank_meet(ppl_rank *r);           // returns when all ranks are here
+void ppl_gate_open(ppl_exec *e, int64_t tick);
+bool ppl_gate_enter(ppl_exec *e, int64_t tick); // false: the run was interrupted and no rank has begun this tick
+bool ppl_gate_close(ppl_exec *e);               // true: there was an interrupt, which is now answered
+static inline ppl_board_slot *ppl_board_at(ppl_exec *e, int64_t tick) {
+    return &e->board[tick % PPL_EXEC_AHEAD];
+}
+
+// ---- rank.c: a rank's own things ----
+ppl_status ppl_rank_setup(ppl_rank *r);
+void ppl_rank_clear(ppl_rank *r);
+int32_t ppl_rank_chunk(const ppl_rank *r, int32_t stage); // index of a stage among the rank's; -1 not here
+
+// ---- bind.c: addresses ----
+ppl_status ppl_rank_bind(ppl_rank *r, int32_t side);
+void ppl_rank_bind_params(ppl_rank *r); // after masters or copies moved
+void ppl_bound_aim(ppl_bound *b, const ppl_task *task);
+const void *ppl_rank_weight(const ppl_rank *r, int32_t param); // as operators read it
+// Where a value lies whose address does not change: GRAD, or an edge that is used once a step. NULL: nowhere here.
+void *ppl_rank_fixed(const ppl_rank *r, int32_t side, int32_t stage, ppl_value value);
+
+// ---- norm.c: NORM, UPDATE, VALIDATE ----
+ppl_status ppl_rank_params_setup(ppl_rank *r); // which parameters it updates, and from which accumulators
+ppl_status ppl_rank_weights(ppl_rank *r);      // copies and packed forms anew
+ppl_status ppl_rank_norm(ppl_rank *r, int64_t tick, int64_t step, ppl_span *span);
+ppl_status ppl_rank_update(ppl_rank *r, int32_t stage, int64_t step);
+// redo: the step before was rolled back and done again; tick is to begin anew.
+ppl_status ppl_rank_validate(ppl_rank *r, int64_t tick, bool *redo);
+
+// ---- loop.c: the task loop ----
+ppl_status ppl_rank_steps(ppl_rank *r);
+
+// ---- watchdog.c: the caller's side ----
+ppl_status ppl_exec_command(ppl_exec *e, ppl_command command); // hands it to all ranks and waits; the first fault
+#endif
