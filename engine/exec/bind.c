@@ -124,7 +124,6 @@ static ppl_status calls_list(binding *b, ppl_bound *out) {
     if (!out->calls || !out->sums) return PPL_ERR_MEMORY;
     for (int32_t i = 0; i < p->count; i++) {
         const ppl_node *n = &g->nodes[p->nodes[i]];
-        if (n->op == PPL_OP_RESHAPE) continue;
         ppl_call *call = &out->calls[out->n_calls++];
         if (n->accumulates) out->sums[out->n_sums++] = call;
         for (int32_t k = 0; k < n->inputs; k++) PPL_TRY(pointer_add(b, &call->in[k], n->in[k], n->name));

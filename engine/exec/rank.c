@@ -52,13 +52,12 @@ static void node_fill(const ppl_rank *r, int32_t id, ppl_device_node *out) {
 static ppl_status program_build(ppl_rank *r, int32_t stage, int32_t phase, ppl_device_program **out) {
     const ppl_stages *stages = r->exec->plan->stages;
     const ppl_program *p = &stages->stage[stage].program[phase];
-    int32_t nodes = stages->graph ? p->count : 0, count = 0;
+    int32_t nodes = stages->graph ? p->count : 0;
     ppl_device_node *list = ppl_alloc((size_t)nodes * sizeof *list);
     if (!list) return PPL_ERR_MEMORY;
-    for (int32_t i = 0; i < nodes; i++) // an alias has nothing to compute
-        if (stages->graph->nodes[p->nodes[i]].op != PPL_OP_RESHAPE) node_fill(r, p->nodes[i], &list[count++]);
+    for (int32_t i = 0; i < nodes; i++) node_fill(r, p->nodes[i], &list[i]);
     ppl_program_needs needs = {0};
-    ppl_status st = r->exec->options.device->program_build(r->device, stage, phase, list, count, &needs, out);
+    ppl_status st = r->exec->options.device->program_build(r->device, stage, phase, list, nodes, &needs, out);
     ppl_free(list);
     if (st != PPL_OK) return ppl_prefix(st, "rank %d, stage %d: ", r->rank, stage);
     if (needs.scratch > r->scratch_bytes) r->scratch_bytes = needs.scratch;

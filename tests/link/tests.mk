@@ -1,0 +1,1 @@
+tests += tests/link/test_link.c

@@ -1,0 +1,1 @@
+tests += tests/trace/test_trace.c
