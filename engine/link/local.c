@@ -4,6 +4,10 @@
 // A buffer has one "full" ticket, counted up by its producer at each send, and a "free" ticket for each reader on another
 // rank, counted up by that reader when it has read for the last time. Use n of a buffer may be read when full > n, and be
 // written when every free >= n. Each ticket has one writer and a cache line of its own.
+//
+// A bell is rung only for whoever waits for this very ticket: waking a rank for something else costs microseconds on both
+// sides. The waiter sets its mark before it looks at the ticket once more, the other side counts the ticket up before it
+// looks at the mark: both in sequentially consistent order, so that one of them sees the other.
 #include "base/random.h"
 #include "link/link.h"
 
@@ -11,6 +15,10 @@ typedef struct ticket {
     _Alignas(64) atomic_llong count;
     atomic_llong sent, visible; // full tickets: nanoseconds of the newest send, and from when on it may be seen
 } ticket;
+
+typedef struct mark {
+    _Alignas(64) atomic_int waits; // set and cleared by the waiter alone
+} mark;
 
 typedef struct local_edge {
     const ppl_edge_plan *plan;
@@ -20,6 +28,8 @@ typedef struct local_edge {
     void *const *reader_memory; // [readers]
     ticket *full;               // [buffers]
     ticket *free;               // [readers][buffers]
+    mark *producer;             // waits for a credit
+    mark *reader;               // [readers]: waits for a value
 } local_edge;
 
 typedef struct local_link {
@@ -59,7 +69,9 @@ static ppl_status local_open(const ppl_plan *plan, const ppl_link_options *optio
         size_t buffers = (size_t)e->plan->buffers;
         e->full = ppl_arena_get(&l->arena, buffers * sizeof(ticket));
         e->free = ppl_arena_get(&l->arena, buffers * (size_t)e->plan->n_readers * sizeof(ticket));
-        if (!e->full || !e->free) goto fail;
+        e->producer = ppl_arena_get(&l->arena, sizeof(mark));
+        e->reader = ppl_arena_get(&l->arena, (size_t)e->plan->n_readers * sizeof(mark));
+        if (!e->full || !e->free || !e->producer || !e->reader) goto fail;
     }
     *out = (ppl_link *)l;
     return PPL_OK;
@@ -76,15 +88,27 @@ static void local_close(ppl_link *self) {
     ppl_free(l);
 }
 
+static void mark_set(mark *m, int waits) {
+    if (atomic_load_explicit(&m->waits, memory_order_relaxed) != waits) atomic_store(&m->waits, waits);
+}
+
+static bool is_free(const local_edge *e, int32_t buffer, int64_t use) {
+    for (int32_t i = 0; i < e->plan->n_readers; i++) {
+        if (e->plan->reader_rank[i] == e->rank) continue;
+        if (atomic_load(&free_of(e, i, buffer)->count) < use) return false;
+    }
+    return true;
+}
+
 static ppl_status local_credit(ppl_link *self, const ppl_task *task, int64_t step, bool *done) {
     const local_edge *e = &((local_link *)self)->edge[task->edge];
     int64_t use = use_of(e, task, step);
-    *done = false;
-    for (int32_t i = 0; i < e->plan->n_readers; i++) {
-        if (e->plan->reader_rank[i] == e->rank) continue;
-        if (atomic_load_explicit(&free_of(e, i, task->buffer)->count, memory_order_acquire) < use) return PPL_OK;
+    *done = is_free(e, task->buffer, use);
+    if (!*done) {
+        mark_set(e->producer, 1);
+        *done = is_free(e, task->buffer, use);
     }
-    *done = true;
+    if (*done) mark_set(e->producer, 0);
     return PPL_OK;
 }
 
@@ -103,28 +127,36 @@ static ppl_status local_send(ppl_link *self, const ppl_task *task, int64_t step)
     int64_t now = ppl_now(), visible = l->options.delay_seed ? now + delay_of(&l->options, task, step) : now;
     atomic_store_explicit(&full->sent, now, memory_order_relaxed);
     atomic_store_explicit(&full->visible, visible, memory_order_relaxed);
-    atomic_store_explicit(&full->count, use_of(e, task, step) + 1, memory_order_release);
-    for (int32_t i = 0; i < e->plan->n_readers; i++) {
-        int32_t to = e->plan->reader_rank[i];
-        if (to != e->rank && (i == 0 || to != e->plan->reader_rank[i - 1])) ppl_bell_ring(l->options.bells[to]);
-    }
+    atomic_store(&full->count, use_of(e, task, step) + 1);
+    for (int32_t i = 0; i < e->plan->n_readers; i++)
+        if (atomic_load(&e->reader[i].waits)) ppl_bell_ring(l->options.bells[e->plan->reader_rank[i]]);
     return PPL_OK;
 }
 
 static ppl_status local_release(ppl_link *self, const ppl_task *task, int32_t reader, int64_t step) {
     local_link *l = (local_link *)self;
     const local_edge *e = &l->edge[task->edge];
-    atomic_store_explicit(&free_of(e, reader, task->buffer)->count, use_of(e, task, step) + 1, memory_order_release);
-    ppl_bell_ring(l->options.bells[e->rank]);
+    atomic_store(&free_of(e, reader, task->buffer)->count, use_of(e, task, step) + 1);
+    if (atomic_load(&e->producer->waits)) ppl_bell_ring(l->options.bells[e->rank]);
     return PPL_OK;
+}
+
+static bool is_full(const local_link *l, const ticket *full, int64_t use) {
+    if (atomic_load(&full->count) <= use) return false;
+    return !l->options.delay_seed || ppl_now() >= atomic_load_explicit(&full->visible, memory_order_relaxed);
 }
 
 static ppl_status local_receive(ppl_link *self, const ppl_task *task, int32_t reader, int64_t step, bool *done) {
     const local_link *l = (local_link *)self;
     const local_edge *e = &l->edge[task->edge];
-    ticket *full = &e->full[task->buffer];
-    *done = atomic_load_explicit(&full->count, memory_order_acquire) > use_of(e, task, step);
-    if (*done && l->options.delay_seed) *done = ppl_now() >= atomic_load_explicit(&full->visible, memory_order_relaxed);
+    const ticket *full = &e->full[task->buffer];
+    int64_t use = use_of(e, task, step);
+    *done = is_full(l, full, use);
+    if (!*done) {
+        mark_set(&e->reader[reader], 1);
+        *done = is_full(l, full, use);
+    }
+    if (*done) mark_set(&e->reader[reader], 0);
     if (!*done || !e->reader_memory[reader]) return PPL_OK;
     size_t own = (size_t)(task->sequence % e->plan->reader_buffers[reader]);
     memcpy((char *)e->reader_memory[reader] + own * e->stride, e->memory + (size_t)task->buffer * e->stride, e->bytes);

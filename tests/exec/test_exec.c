@@ -198,7 +198,7 @@ static void test_stall(void **state) {
     chain c = chain_of(schedule_make(ORDER_1F1B, P, M, 1), false, false);
     int threads = threads_now();
     for (int32_t rank = 0; rank < P; rank++)
-        for (int64_t at = 0; at < 2 * M * 3; at += 5) {
+        for (int64_t at = rank; at < 2 * M * 3; at += 7) {
             fake f;
             ppl_exec_client client = fake_client(&f, PPL_CLIP_BEFORE);
             ppl_exec_options o = fake_options(NULL);
