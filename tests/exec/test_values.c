@@ -2,6 +2,8 @@
 // placements, schedules, links and ways of clipping, and numbers that are not finite end the run by name.
 #include "exec/model.h"
 
+#include "support/interpret.h"
+
 static ppl_optimizer_options adamw(int32_t clip, double norm) {
     return (ppl_optimizer_options){.kind = PPL_ADAMW,
                                    .lr = 0.02,
@@ -74,6 +76,53 @@ static void assert_same(const outcome *a, const outcome *b) {
     assert_memory_equal(a->loss_forward, b->loss_forward, sizeof a->loss_forward);
     assert_memory_equal(a->gradients, b->gradients, a->numbers * sizeof(double));
     assert_memory_equal(a->weights, b->weights, a->numbers * sizeof(double));
+}
+
+// One step against the whole graph run node by node, without stages, plans or links.
+static void test_interpreted(void **state) {
+    (void)state;
+    ppl_graph *g = model_graph(PPL_F32);
+    ppl_optimizer_options o = adamw(PPL_CLIP_NONE, 0);
+    model m;
+    ppl_exec_client client = model_client(&m, g, &o);
+    ppl_exec_options options = model_options(&ppl_device_reference, NULL);
+    ppl_schedule *s = schedule_make(ORDER_1F1B, 3, MICROBATCHES, 1);
+    model_run r = model_open(g, s, false, &options, &client);
+    ppl_interpret t;
+    OK(ppl_interpret_open(&t, g, "reference", 1));
+    double x[WORDS * WIDTH * 2], want[WORDS * WIDTH * 2], loss[MICROBATCHES], squares = 0;
+    for (size_t i = 0; i < g->n_params; i++) {
+        OK(ppl_store_read(r.store, (int32_t)i, PPL_PART_WEIGHT, x));
+        ppl_interpret_write(&t, g->params[i].value, x);
+    }
+    for (int32_t mb = 0; mb < MICROBATCHES; mb++) {
+        for (size_t v = 0; v < g->n_values; v++) {
+            if (g->values[v].kind != PPL_VALUE_INPUT) continue;
+            int32_t ids[SAMPLES * TOKENS];
+            OK(model_fill(&m, 0, mb, (ppl_value)v, ids));
+            for (int i = 0; i < SAMPLES * TOKENS; i++) x[i] = ids[i];
+            ppl_interpret_write(&t, (ppl_value)v, x);
+        }
+        t.env = (ppl_call_env){.seed = options.seed, .step = 0, .first_sample = mb * SAMPLES, .training = true};
+        OK(ppl_interpret_forward(&t));
+        ppl_interpret_read(&t, g->loss, &loss[mb]);
+        OK(ppl_interpret_backward(&t, 1 / model_weight(&m, 0), mb > 0));
+    }
+    int64_t done;
+    OK(ppl_exec_steps(r.exec, 0, 1, &done));
+    assert_memory_equal(loss, m.loss[0], sizeof loss);
+    for (size_t i = 0; i < g->n_params; i++) {
+        OK(ppl_exec_gradient(r.exec, (int32_t)i, x));
+        ppl_interpret_gradient(&t, (int32_t)i, want);
+        int64_t n = ppl_type_elements(&g->params[i].type);
+        assert_memory_equal(x, want, (size_t)n * sizeof(double));
+        for (int64_t k = 0; k < n; k++) squares += want[k] * want[k];
+    }
+    assert_float_equal(m.norm[0], sqrt(squares), 1e-12);
+    ppl_interpret_close(&t);
+    model_close(&r);
+    ppl_schedule_close(s);
+    ppl_graph_close(g);
 }
 
 // A norm that clips some of the steps.
@@ -242,8 +291,9 @@ static void test_bad_gradient(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_f32),        cmocka_unit_test(test_bf16),     cmocka_unit_test(test_rollback),
-        cmocka_unit_test(test_stage_clip), cmocka_unit_test(test_bad_loss), cmocka_unit_test(test_bad_gradient),
+        cmocka_unit_test(test_interpreted),  cmocka_unit_test(test_f32),        cmocka_unit_test(test_bf16),
+        cmocka_unit_test(test_rollback),     cmocka_unit_test(test_stage_clip), cmocka_unit_test(test_bad_loss),
+        cmocka_unit_test(test_bad_gradient),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,1 +1,2 @@
-tests += tests/exec/test_exec.c
+tests += tests/exec/test_exec.c tests/exec/test_values.c tests/exec/test_allocations.c
+ldflags_test_allocations := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc
