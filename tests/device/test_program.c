@@ -9,26 +9,26 @@
 #include <string.h>
 #include <cmocka.h>
 
-// Allocations by ppl's objects while `counting`; the linker sends them here (tests.mk).
+// Allocations by ppl's objects while `counting`; the linker sends them here (tests.mk). Number fail_at of them fails.
 static bool counting;
-static int allocations;
+static int allocations, fail_at = -1;
 void *__real_malloc(size_t n);
 void *__real_realloc(void *p, size_t n);
 void *__real_aligned_alloc(size_t a, size_t n);
 void *__wrap_malloc(size_t n);
 void *__wrap_realloc(void *p, size_t n);
 void *__wrap_aligned_alloc(size_t a, size_t n);
+static bool fails(void) {
+    return counting && allocations++ == fail_at;
+}
 void *__wrap_malloc(size_t n) {
-    allocations += counting;
-    return __real_malloc(n);
+    return fails() ? NULL : __real_malloc(n);
 }
 void *__wrap_realloc(void *p, size_t n) {
-    allocations += counting;
-    return __real_realloc(p, n);
+    return fails() ? NULL : __real_realloc(p, n);
 }
 void *__wrap_aligned_alloc(size_t a, size_t n) {
-    allocations += counting;
-    return __real_aligned_alloc(a, n);
+    return fails() ? NULL : __real_aligned_alloc(a, n);
 }
 
 // A kernel that packs (SCALE): y = packed[0], the pack is the first number times f0. i0: bytes of the pack, i1: key,
@@ -220,12 +220,47 @@ static void test_memory(void **state) {
     ppl_host_close(d);
 }
 
+// Opens a device, builds two programs that pack, and applies an operator to tensors.
+static ppl_status build_all(void) {
+    ppl_device *d = NULL;
+    ppl_program_needs needs;
+    ppl_device_program *p;
+    ppl_tensor *in[2] = {NULL, NULL}, *out = NULL;
+    ppl_type type = ppl_type_make(PPL_F32, 2, (int64_t[]){3, 3});
+    ppl_device_node nodes[] = {node("u", 4, 100, 1, 2), node("v", 40, 100, 1, 2), node("w", 4, 8, 2, 3)};
+    ppl_status st;
+    PPL_GOTO(ppl_host_open("fake", fake_kernel, &(ppl_device_options){.threads = 3}, &d));
+    PPL_GOTO(ppl_host_program_build(d, 0, 0, nodes, 2, &needs, &p));
+    PPL_GOTO(ppl_host_program_build(d, 0, 1, nodes + 1, 2, &needs, &p));
+    for (int i = 0; i < 2; i++) PPL_GOTO(ppl_tensor_open("reference", &type, NULL, 0, &in[i]));
+    PPL_GOTO(ppl_tensor_apply(PPL_OP_LINEAR, in, 2, NULL, 0, &out));
+fail:
+    for (int i = 0; i < 2; i++) ppl_tensor_close(in[i]);
+    ppl_tensor_close(out);
+    ppl_host_close(d);
+    return st;
+}
+
+static void test_out_of_memory(void **state) {
+    (void)state;
+    ppl_status st = PPL_ERR_MEMORY;
+    for (fail_at = 0; st != PPL_OK && fail_at < 1000; fail_at++) {
+        prepared = freed = allocations = 0;
+        counting = true;
+        st = build_all();
+        counting = false;
+        assert_int_equal(st, allocations > fail_at ? PPL_ERR_MEMORY : PPL_OK);
+        assert_int_equal(prepared, freed);
+    }
+    assert_int_equal(st, PPL_OK);
+    assert_true(fail_at > 10); // each failed once before
+    fail_at = -1;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_packs_are_shared),
-        cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_registry),
-        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_packs_are_shared), cmocka_unit_test(test_errors),        cmocka_unit_test(test_registry),
+        cmocka_unit_test(test_memory),           cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
