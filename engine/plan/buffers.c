@@ -1,9 +1,9 @@
-// buffers.c - how many buffers each edge has. Before: tasks.c knows how many microbatches live on a stage at once. After:
-// prove.c adds a buffer where the ranks would wait in a circle.
+// buffers.c - how many buffers each edge has. Before: pace.c knows how far producers run ahead. After: prove.c.
 //
 // The producer's buffers are written in the producer's order, use n into n % buffers. What its own rank reads must not be
 // overwritten: its order says how many that takes. What other ranks read is guarded by credits; there the number is chosen
-// so that a rank does not wait for a credit where the schedule keeps so many microbatches alive anyway.
+// so that no credit is waited for while stages take equally long (pace.c), which also means that credits never close a
+// circle; with at least one to spare beside those that are being read.
 #include "plan/build.h"
 
 static int32_t least(int32_t a, int32_t b) {
@@ -84,6 +84,7 @@ static int32_t crossing_buffers(const ppl_build *b, int32_t edge) {
         if (plan->reader_buffers[i]) held = 1, ahead = 0; // it is held in the reader's own buffers
         buffers = most(buffers, most(held + 1, ahead));
     }
+    if (buffers) buffers = most(buffers, b->ahead[edge]);
     return least(buffers, ppl_plan_uses(b->plan, edge));
 }
 

@@ -79,6 +79,7 @@ static ppl_status compile(ppl_build *b) {
     ppl_plan *p = b->plan;
     PPL_TRY(ppl_build_ends(b));
     PPL_TRY(ppl_build_tasks(b));
+    PPL_TRY(ppl_build_pace(b));
     PPL_TRY(ppl_build_buffers(b));
     PPL_TRY(ppl_plan_prove(p));
     number_buffers(p);

@@ -1,5 +1,5 @@
 // build.h - what the steps of compiling a plan hand each other, in order: ends.c (which edges each program waits for and
-// serves), tasks.c (lists and slots), buffers.c (how many an edge has), prove.c (no circle), layout.c (bytes).
+// serves), tasks.c (lists and slots), pace.c and buffers.c (how many an edge has), prove.c (no circle), layout.c (bytes).
 #ifndef PPL_PLAN_BUILD_H
 #define PPL_PLAN_BUILD_H
 #include "plan/plan.h"
@@ -32,8 +32,9 @@ typedef struct ppl_build {
     ppl_stage_ends *ends; // [stages]
     int32_t *made;        // [edges]: ppl_phase that makes the value; PPL_PHASE_W for tied accumulators
     int32_t **first;      // [edges][readers]: ppl_phase of the first program that reads it there
-    int32_t *
-        *order[PPL_PHASES]; // [stages][microbatches]: position of the microbatch among the stage's programs of a phase
+    int32_t *ahead;       // [edges]: buffers with which no credit costs time in a pipeline of equal stages
+    // [phases][stages][microbatches]: position of the microbatch among the stage's programs of a phase
+    int32_t **order[PPL_PHASES];
 } ppl_build;
 
 // Position in its rank's list at which (stage, microbatch) runs a phase; a B runs I and W.
@@ -47,9 +48,10 @@ static inline int32_t ppl_phase_position(const ppl_build *b, int32_t stage, int3
 ppl_status ppl_build_ends(ppl_build *b);
 // Task lists without buffer numbers, slots, peaks.
 ppl_status ppl_build_tasks(ppl_build *b);
+ppl_status ppl_build_pace(ppl_build *b);
 ppl_status ppl_build_buffers(ppl_build *b);
-// Walks all lists at once; where the ranks wait in a circle with a credit in it, the edge gets a buffer more.
-ppl_status ppl_plan_prove(ppl_plan *p);
+// Fails with the chain of who waits for whom where the ranks wait for each other in a circle.
+ppl_status ppl_plan_prove(const ppl_plan *p);
 // Sets forward_tasks of every rank.
 ppl_status ppl_plan_find_forward(ppl_plan *p);
 // Places of all values, slot and workspace sizes (for abstract stages the sizes alone), and the memory limit.

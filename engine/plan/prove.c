@@ -1,8 +1,8 @@
 // prove.c - do the ranks never wait for each other in a circle? Before: the lists of all ranks. After: the plan may run.
 //
 // The lists are walked at once (walk.h). Where no rank can go on, each waits for a task behind the task at which another
-// one waits: following that leads into a circle. If a credit is in it, its edge has too few buffers and gets one more; the
-// walk goes on, since more buffers only take waits away. A circle without a credit is the compute order's own fault.
+// one waits: following that leads into a circle, which is printed. buffers.c gives edges so many buffers that one run is
+// known in which no credit waits, so a circle is the compute order's own fault; the walk does not rely on that.
 #include "plan/build.h"
 #include "plan/walk.h"
 #include <stdio.h>
@@ -59,23 +59,6 @@ static int32_t find_circle(const ppl_walk *w, int32_t rank) {
     return rank;
 }
 
-// Gives each edge whose credit is waited for in the circle one buffer more; false: there is none.
-static bool loosen(ppl_plan *p, ppl_walk *w, int32_t start) {
-    bool found = false;
-    int32_t rank = start, sequence;
-    do {
-        const ppl_task *t = &p->rank[rank].tasks[w->at[rank]];
-        int32_t next = waits_for(w, rank, &sequence);
-        if (t->kind == PPL_TASK_CREDIT && p->edge[t->edge].buffers < PPL_MAX_SLOTS) {
-            p->edge[t->edge].buffers++;
-            ppl_walk_wake(w, rank, t->edge);
-            found = true;
-        }
-        rank = next;
-    } while (rank != start);
-    return found;
-}
-
 // The action that a task serves, as the schedule's text has it.
 static int64_t action_of(const ppl_plan *p, int32_t rank, const ppl_task *t, char text[24]) {
     if (t->action < 0) snprintf(text, 24, "its update");
@@ -89,9 +72,10 @@ static const ppl_task *find_awaited(const ppl_walk *w, int32_t rank, const ppl_t
     for (int64_t at = w->at[rank]; at < r->count; at++) {
         const ppl_task *t = &r->tasks[at];
         if (t->edge != waiting->edge || t->sequence != sequence) continue;
-        if (waiting->kind == PPL_TASK_RECEIVE ? t->kind == PPL_TASK_SEND
-                                              : t->kind == PPL_TASK_RELEASE || t->kind == PPL_TASK_RECEIVE)
-            return t;
+        int32_t kind = PPL_TASK_SEND;
+        if (waiting->kind == PPL_TASK_CREDIT && t->slot >= 0)
+            kind = w->plan->edge[t->edge].reader_buffers[t->slot] ? PPL_TASK_RECEIVE : PPL_TASK_RELEASE;
+        if (t->kind == kind) return t;
     }
     return &r->tasks[w->at[rank]];
 }
@@ -124,24 +108,16 @@ static ppl_status fail_circle(const ppl_walk *w, int32_t start) {
                              "%s: a circle of %d ranks, want an order in which one of them can go on", chain, links);
 }
 
-static ppl_status prove(ppl_plan *p, ppl_walk *w) {
-    for (;;) {
-        while (w->n_ready) {
-            int32_t rank = w->ready[--w->n_ready];
-            walk_rank(w, rank, p->rank[rank].count);
-        }
-        int32_t stuck = 0;
-        while (stuck < p->ranks && w->waits[stuck] < 0) stuck++;
-        if (stuck == p->ranks) return PPL_OK;
-        int32_t circle = find_circle(w, stuck);
-        if (!loosen(p, w, circle)) return fail_circle(w, circle);
-    }
-}
-
-ppl_status ppl_plan_prove(ppl_plan *p) {
+ppl_status ppl_plan_prove(const ppl_plan *p) {
     ppl_walk w;
     PPL_TRY(ppl_walk_init(&w, p));
-    ppl_status st = prove(p, &w);
+    while (w.n_ready) {
+        int32_t rank = w.ready[--w.n_ready];
+        walk_rank(&w, rank, p->rank[rank].count);
+    }
+    int32_t stuck = 0;
+    while (stuck < p->ranks && w.waits[stuck] < 0) stuck++;
+    ppl_status st = stuck < p->ranks ? fail_circle(&w, find_circle(&w, stuck)) : PPL_OK;
     ppl_walk_clear(&w);
     return st;
 }

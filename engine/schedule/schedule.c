@@ -65,31 +65,28 @@ ppl_status ppl_schedule_copy(const ppl_schedule *s, ppl_schedule **out) {
     return PPL_OK;
 }
 
+static ppl_status outside(int32_t rank, size_t at, const ppl_action *a, const char *what, int32_t is, int32_t most) {
+    char text[24];
+    ppl_action_print(a, text);
+    return ppl_schedule_fail(NULL, PPL_ERR_ARG, rank, (int64_t)at, "%s: %s %d, want 0 to %d", text, what, is, most);
+}
+
 ppl_status ppl_schedule_add(ppl_schedule *s, int32_t rank, int32_t kind, int32_t stage, int32_t microbatch,
                             int32_t overlap) {
     if (rank < 0 || rank >= s->ranks)
         return ppl_fail(PPL_ERR_ARG, "schedule %s: an action for rank %d, want 0 to %d", s->name, rank, s->ranks - 1);
     ppl_rank_actions *list = &s->rank[rank];
-    if (kind < 0 || kind >= PPL_KINDS)
-        return ppl_schedule_fail(NULL, PPL_ERR_ARG, rank, (int64_t)list->count, "kind %d, want 0 to %d", kind,
-                                 PPL_KINDS - 1);
-    ppl_action action = {.stage = stage, .microbatch = microbatch, .kind = kind, .overlap = overlap};
-    char text[24];
-    ppl_action_print(&action, text);
-    if (stage < 0 || stage >= s->stages)
-        return ppl_schedule_fail(NULL, PPL_ERR_ARG, rank, (int64_t)list->count, "%s: stage %d, want 0 to %d", text,
-                                 stage, s->stages - 1);
+    ppl_action a = {.stage = stage, .microbatch = microbatch, .kind = kind, .overlap = overlap};
+    if (kind < 0 || kind >= PPL_KINDS) return outside(rank, list->count, &a, "kind", kind, PPL_KINDS - 1);
+    if (stage < 0 || stage >= s->stages) return outside(rank, list->count, &a, "stage", stage, s->stages - 1);
     if (microbatch < 0 || microbatch >= s->microbatches)
-        return ppl_schedule_fail(NULL, PPL_ERR_ARG, rank, (int64_t)list->count, "%s: microbatch %d, want 0 to %d", text,
-                                 microbatch, s->microbatches - 1);
-    if (overlap < 0)
-        return ppl_schedule_fail(NULL, PPL_ERR_ARG, rank, (int64_t)list->count, "%s: overlap %d, want 0 or more", text,
-                                 overlap);
+        return outside(rank, list->count, &a, "microbatch", microbatch, s->microbatches - 1);
+    if (overlap < 0) return outside(rank, list->count, &a, "overlap", overlap, INT32_MAX);
     if (list->count >= INT32_MAX)
         return ppl_schedule_fail(NULL, PPL_ERR_ARG, rank, -1, "more than %d actions", INT32_MAX);
     if (list->count == list->room)
         PPL_TRY(ppl_grow((void **)&list->actions, &list->room, list->count + 1, sizeof *list->actions));
-    list->actions[list->count++] = action;
+    list->actions[list->count++] = a;
     return PPL_OK;
 }
 

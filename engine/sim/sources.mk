@@ -1,1 +1,1 @@
-src +=
+src += engine/sim/simulate.c

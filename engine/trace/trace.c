@@ -4,12 +4,16 @@
 #include "base/clock.h"
 
 ppl_status ppl_trace_build(const ppl_plan *plan, int32_t steps, ppl_trace **out) {
+    return ppl_trace_build_rows(plan, steps, steps + PPL_TRACE_AHEAD, out);
+}
+
+ppl_status ppl_trace_build_rows(const ppl_plan *plan, int32_t steps, int32_t rows, ppl_trace **out) {
     if (steps < 1) return ppl_fail(PPL_ERR_ARG, "trace: keeps %d steps, want at least 1", steps);
     ppl_trace *t = ppl_alloc(sizeof *t);
     if (!t) return PPL_ERR_MEMORY;
     t->plan = plan;
     t->steps = steps;
-    t->rows = steps + PPL_TRACE_AHEAD;
+    t->rows = rows;
     t->last = -1;
     t->origin = ppl_now();
     t->step_of = ppl_alloc((size_t)t->rows * sizeof *t->step_of);

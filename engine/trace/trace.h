@@ -14,7 +14,7 @@ enum { PPL_TRACE_AHEAD = 4 }; // steps by which the fastest rank may be ahead of
 typedef struct ppl_trace {
     const ppl_plan *plan; // borrowed
     int32_t steps;        // kept: the newest that are done
-    int32_t rows;         // steps + PPL_TRACE_AHEAD: a rank that is ahead overwrites no kept step
+    int32_t rows;         // at least steps; the executor's are PPL_TRACE_AHEAD more: a rank ahead overwrites no kept step
     ppl_span **span;      // [ranks]: [rows][tasks of the rank]
     int64_t *step_of;     // [rows]: which finished step is in it; -1 none
     int64_t last;         // the last step that was done; -1 none
@@ -22,6 +22,8 @@ typedef struct ppl_trace {
 } ppl_trace;
 
 ppl_status ppl_trace_build(const ppl_plan *plan, int32_t steps, ppl_trace **out);
+// For who reads only when all is written: rows may be as few as steps.
+ppl_status ppl_trace_build_rows(const ppl_plan *plan, int32_t steps, int32_t rows, ppl_trace **out);
 void ppl_trace_free(ppl_trace *t);
 // The row of a step's spans of a rank; the executor writes it, then calls ppl_trace_done once all ranks have finished it.
 static inline ppl_span *ppl_trace_row(ppl_trace *t, int32_t rank, int64_t step) {

@@ -89,7 +89,33 @@ static void test_grid(void **state) {
                 }
 }
 
+// A slot that was given back is taken again, also where more than a word of them was in use.
+static void test_slots(void **state) {
+    (void)state;
+    enum { GROUP = 70, GROUPS = 3 };
+    ppl_schedule *s;
+    ppl_plan *p;
+    assert_int_equal(ppl_schedule_open("groups", 1, 1, (int32_t[]){0}, GROUP * GROUPS, &s), PPL_OK);
+    for (int32_t k = 0; k < GROUPS; k++)
+        for (int32_t kind = PPL_F; kind <= PPL_B; kind++)
+            for (int32_t m = 0; m < GROUP; m++)
+                assert_int_equal(ppl_schedule_add(s, 0, kind, 0, k * GROUP + m, 0), PPL_OK);
+    assert_int_equal(ppl_plan_abstract(s, &p), PPL_OK);
+    assert_int_equal(p->layout[0].slots, GROUP);
+    assert_int_equal(p->layout[0].pendings, 1);
+    assert_int_equal(ppl_plan_peak_live(p, 0), GROUP);
+    bool taken[GROUP] = {false};
+    for (int64_t at = 0; at < ppl_plan_length(p, 0); at++) {
+        const ppl_task *t = &ppl_plan_tasks(p, 0)[at];
+        if (t->kind != PPL_TASK_F && t->kind != PPL_TASK_B) continue;
+        assert_int_equal(taken[t->slot], t->kind == PPL_TASK_B);
+        taken[t->slot] = t->kind == PPL_TASK_F;
+    }
+    ppl_plan_close(p);
+    ppl_schedule_close(s);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_grid)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_grid), cmocka_unit_test(test_slots)};
     return cmocka_run_group_tests_name("plan/build", tests, NULL, NULL);
 }

@@ -1,35 +1,8 @@
 // test_layout.c - the layout of real graphs: every program is run over memory that only remembers which value was written
 // where, and must find each input where it was left. Edges with skips, ties and several readers are replayed.
-#include "graph/tiny.h"
+#include "plan/graphs.h"
 #include "support/plans.h"
 #include "support/schedules.h"
-
-// Tied embeddings, a residual stream, a value of layer 0 that every later layer reads, a reshape on the way, dropout.
-static ppl_graph *make_graph(int32_t layers) {
-    ppl_graph *g = open_graph(PPL_BF16);
-    layer(g, "embed");
-    ppl_value ids = input(g, "ids", PPL_I32, DIMS(2, 4)), targets = input(g, "targets", PPL_I32, DIMS(8));
-    ppl_value wte = param(g, "wte", DIMS(16, 8)), x = binary(g, PPL_OP_EMBEDDING, "tok", ids, wte), skip = x;
-    char name[16];
-    for (int32_t i = 0; i < layers; i++) {
-        snprintf(name, sizeof name, "block%d", i);
-        layer(g, name);
-        char n[6][24];
-        static const char *const parts[] = {"w", "a", "r", "d", "m", "s"};
-        for (int32_t k = 0; k < 6; k++) snprintf(n[k], sizeof n[k], "%s.%s", name, parts[k]);
-        ppl_value a = apply(g, PPL_OP_LINEAR, n[1], ATTRS(.i = {PPL_ACT_GELU_TANH}), x, param(g, n[0], DIMS(8, 8)), -1);
-        a = apply(g, PPL_OP_RESHAPE, n[2], ATTRS(.i = {2, 8, 8}), a, -1, -1);
-        a = apply(g, PPL_OP_RESHAPE, n[4], ATTRS(.i = {3, 2, 4, 8}), a, -1, -1);
-        a = apply(g, PPL_OP_DROPOUT, n[3], ATTRS(.f = {0.1}), a, -1, -1);
-        x = binary(g, PPL_OP_ADD, n[5], a, i % 2 ? skip : x);
-    }
-    layer(g, "head");
-    ppl_value logits = apply(g, PPL_OP_RESHAPE, "flat", ATTRS(.i = {2, 8, 8}), x, -1, -1);
-    logits = binary(g, PPL_OP_LINEAR, "logits", logits, wte);
-    OK(ppl_graph_loss(g, binary(g, PPL_OP_CROSS_ENTROPY, "ce", logits, targets)));
-    OK(ppl_graph_differentiate(g));
-    return g;
-}
 
 // Memory that knows the value in each of its 64 bytes.
 typedef struct tags {
@@ -151,6 +124,52 @@ static void check_layout(const ppl_plan *p) {
     free(m.slot), free(m.pending), free(m.edge), free(m.work), free(m.grad);
 }
 
+// Where a task of this kind stands for an edge (and a reader of it) on a rank, -1 nowhere; it must not stand twice.
+static int64_t find_task(const ppl_plan *p, int32_t rank, int32_t kind, int32_t edge, int32_t reader) {
+    int64_t found = -1;
+    for (int64_t at = 0; at < p->rank[rank].count; at++) {
+        const ppl_task *t = &p->rank[rank].tasks[at];
+        if (t->kind != kind || t->edge != edge || t->slot != reader) continue;
+        assert_int_equal(found, -1);
+        found = at;
+    }
+    return found;
+}
+
+// Accumulators of tied parameters: a credit before the first W that writes them, handed over behind the last action, read
+// by the updates, given back behind those.
+static void check_tied(const ppl_plan *p) {
+    for (int32_t i = 0; !p->options.forward_only && i < p->stages->n_edges; i++) {
+        const ppl_edge *e = &p->stages->edges[i];
+        if (e->kind != PPL_U) continue;
+        int32_t from = p->stage_rank[e->src];
+        bool crosses = false;
+        for (int32_t k = 0; k < e->n_readers; k++) {
+            int32_t to = p->stage_rank[e->readers[k].stage];
+            bool remote = to != from, copies = p->edge[i].reader_buffers[k] > 0;
+            crosses |= remote;
+            int64_t receive = find_task(p, to, PPL_TASK_RECEIVE, i, k),
+                    release = find_task(p, to, PPL_TASK_RELEASE, i, k);
+            int64_t norm = find_task(p, to, PPL_TASK_NORM, -1, -1);
+            assert_int_equal(copies, remote && (p->options.copy_links || p->options.validate));
+            assert_int_equal(receive >= 0, remote);
+            assert_int_equal(release >= 0, remote && !copies);
+            if (remote) assert_true(receive < norm);
+            if (release >= 0) assert_true(release > norm + p->rank[to].n_stages);
+        }
+        int64_t credit = find_task(p, from, PPL_TASK_CREDIT, i, -1), send = find_task(p, from, PPL_TASK_SEND, i, -1);
+        assert_int_equal(credit >= 0, crosses);
+        assert_int_equal(send >= 0, crosses);
+        if (crosses) assert_true(send < find_task(p, from, PPL_TASK_NORM, -1, -1));
+        for (int64_t at = 0; crosses && at < credit; at++) {
+            const ppl_task *t = &p->rank[from].tasks[at];
+            assert_false(t->stage == e->src && (t->kind == PPL_TASK_B || t->kind == PPL_TASK_W));
+        }
+        for (int64_t at = send; crosses && at < p->rank[from].count; at++)
+            assert_true(p->rank[from].tasks[at].kind < PPL_TASK_F || p->rank[from].tasks[at].kind > PPL_TASK_W);
+    }
+}
+
 static void check_one(const ppl_graph *g, const ppl_schedule *s, const ppl_plan_options *options) {
     int32_t first[16];
     ppl_stages *stages;
@@ -159,6 +178,7 @@ static void check_one(const ppl_graph *g, const ppl_schedule *s, const ppl_plan_
     OK(ppl_stages_build(g, s->stages, first, &stages));
     OK(ppl_plan_build(s, stages, options, &p));
     check_layout(p);
+    check_tied(p);
     for (uint64_t seed = 1; seed <= 3; seed++) {
         const char *bad = plan_replay(p, 3, seed);
         if (bad)

@@ -147,7 +147,7 @@ static void test_domain(void **state) {
                "schedule x: stage 1 is placed on rank 1, want 0 to 0");
     assert_int_equal(ppl_schedule_open("x", 2, 2, place, 2, &s), PPL_OK);
     want_error(ppl_schedule_add(s, 2, PPL_F, 0, 0, 0), PPL_ERR_ARG, "schedule x: an action for rank 2, want 0 to 1");
-    want_error(ppl_schedule_add(s, 0, PPL_KINDS, 0, 0, 0), PPL_ERR_ARG, "rank 0, position 0, kind 5, want 0 to 4");
+    want_error(ppl_schedule_add(s, 0, PPL_KINDS, 0, 0, 0), PPL_ERR_ARG, "rank 0, position 0, 0?0: kind 5, want 0 to 4");
     want_error(ppl_schedule_add(s, 0, PPL_F, 2, 0, 0), PPL_ERR_ARG, "rank 0, position 0, 2F0: stage 2, want 0 to 1");
     want_error(ppl_schedule_add(s, 0, PPL_F, 0, -1, 0), PPL_ERR_ARG,
                "rank 0, position 0, 0F-1: microbatch -1, want 0 to 1");

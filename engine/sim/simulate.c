@@ -1,0 +1,225 @@
+// simulate.c - a plan over costs instead of clocks. Before: plan.h. After: trace.h, as if it had run.
+//
+// Each rank does its tasks in order; a task begins when the one before it and what it waits for are done. Nothing else is
+// shared between ranks, so times follow in any order that respects the waits: the walk's (plan/walk.h). Steps are chained.
+// A use's times are kept once, not once a step: a credit of the next step is asked for, and passes, before they change.
+#include "plan/walk.h"
+#include "trace/trace.h"
+#include <math.h>
+
+enum { WAITS_NORM = -2 };                      // in ppl_walk.waits, beside edges and -1
+static const size_t TRACE_BYTES = 256u << 20u; // what a simulated trace may take: as many of the newest steps as fit
+
+typedef struct rank_state {
+    double now;
+    double begin, end, busy; // of the last step's computation
+    int32_t norm_step;       // the last step whose norm it has come to; -1 none
+} rank_state;
+
+typedef struct norm_state { // of an even and an odd step
+    double when;            // the last rank's arrival
+    int32_t step, count;
+} norm_state;
+
+typedef struct sim {
+    ppl_walk walk;
+    const ppl_costs *costs;
+    int32_t steps;
+    bool norms; // someone waits for norms
+    ppl_trace *trace;
+    rank_state *rank;
+    norm_state norm[2];
+    double **sent;      // [edges][uses]: seconds
+    double *freed;      // as walk.freed
+    double step_end[2]; // of the last step but one, and of the last
+} sim;
+
+static double later(double a, double b) {
+    return a > b ? a : b;
+}
+
+static int64_t nanoseconds(double seconds) {
+    return seconds < 9e9 ? (int64_t)(seconds * 1e9 + 0.5) : INT64_C(9000000000000000000);
+}
+
+static double credit(const sim *s, const ppl_task *t, int32_t step, double now) {
+    const ppl_edge_plan *e = &s->walk.plan->edge[t->edge];
+    int32_t back, former = ppl_walk_former(s->walk.plan, t, &back), from = ppl_plan_edge_rank(s->walk.plan, t->edge);
+    for (int32_t i = 0; step >= back && i < e->n_readers; i++)
+        if (e->reader_rank[i] != from) now = later(now, s->freed[ppl_walk_entry(&s->walk, t->edge, i, former)]);
+    return now;
+}
+
+static void release(sim *s, const ppl_task *t, double now) {
+    s->freed[ppl_walk_entry(&s->walk, t->edge, t->slot, t->sequence)] = now;
+    ppl_walk_release(&s->walk, t);
+}
+
+static void arrive(sim *s, int32_t rank, int32_t step) {
+    norm_state *n = &s->norm[step & 1];
+    if (s->rank[rank].norm_step == step) return;
+    s->rank[rank].norm_step = step;
+    if (n->step != step) *n = (norm_state){.step = step};
+    n->when = later(n->when, s->rank[rank].now);
+    if (++n->count < s->walk.plan->ranks) return;
+    for (int32_t r = 0; r < s->walk.plan->ranks; r++) ppl_walk_wake(&s->walk, r, WAITS_NORM);
+}
+
+// When the norms of all ranks for `step` are known on this one; false: not yet.
+static bool norm_known(const sim *s, int32_t step, double *now) {
+    const norm_state *n = &s->norm[step & 1];
+    if (n->step != step || n->count < s->walk.plan->ranks) return false;
+    *now = later(*now, n->when + (s->walk.plan->ranks > 1 ? s->costs->latency : 0));
+    return true;
+}
+
+// Runs the rank's next task; false: it must wait.
+static bool run_task(sim *s, int32_t rank, const ppl_task *t, ppl_span *span) {
+    ppl_walk *w = &s->walk;
+    const ppl_costs *c = s->costs;
+    rank_state *r = &s->rank[rank];
+    int32_t step = w->step[rank];
+    double begin = r->now, middle = 0, end = begin;
+    switch ((ppl_task_kind)t->kind) {
+    case PPL_TASK_CREDIT:
+        w->waits[rank] = t->edge;
+        if (!ppl_walk_credit(w, t, step)) return false;
+        end = credit(s, t, step, begin);
+        break;
+    case PPL_TASK_RECEIVE:
+        w->waits[rank] = t->edge;
+        if (!ppl_walk_receive(w, t, step)) return false;
+        end = later(begin, s->sent[t->edge][t->sequence] + c->latency);
+        if (w->plan->edge[t->edge].reader_buffers[t->slot]) release(s, t, end);
+        break;
+    case PPL_TASK_F: end += c->f[t->stage]; break;
+    case PPL_TASK_B:
+        middle = begin + c->i[t->stage];
+        end = middle + c->w[t->stage];
+        break;
+    case PPL_TASK_I: end += c->i[t->stage]; break;
+    case PPL_TASK_W: end += c->w[t->stage]; break;
+    case PPL_TASK_SEND:
+        s->sent[t->edge][t->sequence] = begin;
+        ppl_walk_send(w, t);
+        break;
+    case PPL_TASK_RELEASE: release(s, t, begin); break;
+    case PPL_TASK_NORM:
+        middle = begin; // it has no work of its own here
+        if (!s->norms) break;
+        arrive(s, rank, step);
+        w->waits[rank] = WAITS_NORM;
+        if (c->barrier && !norm_known(s, step, &end)) return false;
+        break;
+    case PPL_TASK_UPDATE: end += c->update; break;
+    case PPL_TASK_VALIDATE:
+        w->waits[rank] = WAITS_NORM;
+        if (step && !norm_known(s, step - 1, &end)) return false;
+        break;
+    case PPL_TASK_KINDS: break;
+    }
+    w->waits[rank] = -1;
+    r->now = end;
+    *span = (ppl_span){.begin = nanoseconds(begin), .end = nanoseconds(end), .middle = nanoseconds(middle)};
+    return true;
+}
+
+static bool computes(const ppl_task *t) {
+    return (t->kind >= PPL_TASK_F && t->kind <= PPL_TASK_W) || t->kind == PPL_TASK_UPDATE;
+}
+
+static void run_rank(sim *s, int32_t rank) {
+    ppl_walk *w = &s->walk;
+    const ppl_rank_plan *list = &w->plan->rank[rank];
+    rank_state *r = &s->rank[rank];
+    while (w->step[rank] < s->steps) {
+        ppl_span *row = ppl_trace_row(s->trace, rank, w->step[rank]);
+        bool last = w->step[rank] == s->steps - 1;
+        for (; w->at[rank] < list->count; w->at[rank]++) {
+            const ppl_task *t = &list->tasks[w->at[rank]];
+            double begin = r->now;
+            if (!run_task(s, rank, t, &row[w->at[rank]])) return;
+            if (!last || !computes(t)) continue;
+            if (r->begin < 0) r->begin = begin;
+            r->end = r->now;
+            r->busy += r->now - begin;
+        }
+        int32_t left = s->steps - 1 - w->step[rank];
+        if (left < 2) s->step_end[1 - left] = later(s->step_end[1 - left], r->now);
+        w->at[rank] = 0;
+        w->step[rank]++;
+    }
+}
+
+static void sum_up(const sim *s, ppl_sim_result *out) {
+    int32_t ranks = s->walk.plan->ranks;
+    *out = (ppl_sim_result){.makespan = s->step_end[1]}; // the first task begins at 0
+    out->iteration = s->steps > 1 ? s->step_end[1] - s->step_end[0] : s->step_end[1];
+    for (int32_t r = 0; r < ranks; r++) {
+        const rank_state *k = &s->rank[r];
+        out->busy += k->busy;
+        out->span_idle = later(out->span_idle, k->end - k->begin - k->busy);
+    }
+    double idle = later(0, out->iteration * ranks - out->busy);
+    if (out->iteration > 0) out->bubble_ratio = idle / (out->iteration * ranks);
+    if (out->busy > 0) out->bubble_overhead = idle / out->busy;
+}
+
+static ppl_status check_costs(const ppl_plan *p, const ppl_costs *c, int32_t steps) {
+    if (steps < 1) return ppl_fail(PPL_ERR_ARG, "simulation: %d steps, want at least 1", steps);
+    for (int32_t k = 0; k < p->stages->count; k++) {
+        const double all[] = {c->f[k], c->i[k], c->w[k]};
+        for (int32_t i = 0; i < 3; i++)
+            if (!isfinite(all[i]) || all[i] < 0)
+                return ppl_fail(PPL_ERR_ARG, "simulation: stage %d's %c takes %g seconds, want a number from 0", k,
+                                "FIW"[i], all[i]);
+    }
+    if (!isfinite(c->latency) || c->latency < 0)
+        return ppl_fail(PPL_ERR_ARG, "simulation: a latency of %g seconds, want a number from 0", c->latency);
+    if (!isfinite(c->update) || c->update < 0)
+        return ppl_fail(PPL_ERR_ARG, "simulation: an update takes %g seconds, want a number from 0", c->update);
+    return PPL_OK;
+}
+
+static ppl_status open_trace(const ppl_plan *p, int32_t steps, ppl_trace **out) {
+    size_t row = 1;
+    for (int32_t r = 0; r < p->ranks; r++) row += (size_t)p->rank[r].count * sizeof(ppl_span);
+    size_t fit = TRACE_BYTES / row, kept = fit < 1 ? 1 : fit < (size_t)steps ? fit : (size_t)steps;
+    PPL_TRY(ppl_trace_build_rows(p, (int32_t)kept, (int32_t)kept, out));
+    (*out)->origin = 0;
+    return PPL_OK;
+}
+
+static ppl_status open_sim(sim *s, ppl_arena *arena, const ppl_plan *p) {
+    size_t edges = (size_t)p->stages->n_edges;
+    PPL_TRY(ppl_walk_init(&s->walk, p));
+    s->rank = ppl_arena_get(arena, (size_t)p->ranks * sizeof *s->rank);
+    s->freed = ppl_arena_get(arena, s->walk.entries * sizeof *s->freed);
+    s->sent = ppl_arena_get(arena, edges * sizeof *s->sent);
+    if (!s->rank || !s->freed || !s->sent) return PPL_ERR_MEMORY;
+    for (size_t e = 0; e < edges; e++) {
+        s->sent[e] = ppl_arena_get(arena, (size_t)ppl_plan_uses(p, (int32_t)e) * sizeof **s->sent);
+        if (!s->sent[e]) return PPL_ERR_MEMORY;
+    }
+    for (int32_t r = 0; r < p->ranks; r++) s->rank[r] = (rank_state){.begin = -1, .norm_step = -1};
+    s->norms = s->costs->barrier || p->options.validate;
+    s->norm[0].step = s->norm[1].step = -1;
+    return open_trace(p, s->steps, &s->trace);
+}
+
+ppl_status ppl_plan_simulate(ppl_plan *p, const ppl_costs *costs, int32_t steps, ppl_sim_result *out) {
+    PPL_TRY(check_costs(p, costs, steps));
+    ppl_arena arena = {0};
+    sim s = {.costs = costs, .steps = steps};
+    ppl_status st = open_sim(&s, &arena, p);
+    if (st == PPL_OK) {
+        while (s.walk.n_ready) run_rank(&s, s.walk.ready[--s.walk.n_ready]);
+        for (int32_t k = s.trace->steps; k > 0; k--) ppl_trace_done(s.trace, steps - k);
+        sum_up(&s, out);
+        ppl_trace_free(p->trace);
+        p->trace = s.trace;
+    } else ppl_trace_free(s.trace);
+    ppl_walk_clear(&s.walk);
+    ppl_arena_clear(&arena);
+    return st;
+}

@@ -1,0 +1,1 @@
+tests += tests/sim/test_simulate.c
