@@ -9,3 +9,4 @@ isa_src += engine/device/cpu/layernorm_dw.c engine/device/cpu/rmsnorm_dx.c engin
 isa_src += engine/device/cpu/softmax_grad.c engine/device/cpu/pad.c engine/device/cpu/cross_entropy_grad.c
 isa_src += engine/device/cpu/mse_grad.c engine/device/cpu/accumulate.c engine/device/cpu/update.c
 isa_src += engine/device/cpu/linear.c engine/device/cpu/linear_dw.c engine/device/cpu/matmul.c
+isa_src += engine/device/cpu/attention.c engine/device/cpu/attention_grad.c
