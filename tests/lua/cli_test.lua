@@ -1,0 +1,90 @@
+-- cli_test.lua - subcommands as processes of their own: what they print, --json, exit status, help.
+local yaml = require 'ppl.yaml'
+
+-- The program that runs these tests.
+local function program()
+    local pipe = io.popen 'readlink -f /proc/$PPID/exe'
+    local path = pipe:read '*l'
+    pipe:close()
+    return path
+end
+
+return function(T)
+    local ppl = program()
+    -- stdout of a command line and its exit status.
+    local function run(arguments)
+        local pipe = io.popen(('%s %s 2>/dev/null; echo "status $?"'):format(ppl, arguments))
+        local text = pipe:read '*a'
+        pipe:close()
+        local out, status = text:match('^(.*)status (%d+)\n$')
+        return out, tonumber(status)
+    end
+
+    T.case('cli: plan draws, proves and counts', function()
+        for _, name in ipairs { '1f1b', 'zb-h1', 'gpipe', 'naive' } do
+            local out, status = run(('plan %s -p 4 -m 8'):format(name))
+            T.equal(status, 0)
+            T.golden('plan_' .. name, out)
+        end
+    end)
+    T.case('cli: plan with costs, chained steps and tasks', function()
+        T.golden('plan_costs', (run 'plan 1f1b -p 2 -m 3 --costs F=1,B=3,latency=0.5,update=1 --steps 2'))
+        local out = run 'plan 1f1b -p 2 -m 3 --tasks'
+        T.truthy(out:find('rank 1\n', 1, true) and out:find('1B2 slot', 1, true), out)
+    end)
+    T.case('cli: plan prints one JSON object', function()
+        local out, status = run 'plan 1f1b -p 4 -m 8 --json'
+        T.equal(status, 0)
+        local value = yaml.value(yaml.parse('plan', out))
+        T.near({ value.makespan, value.bubble_ratio, value.bubble_overhead, value.span_idle }, { 33, 9 / 33, 9 / 24, 9 })
+        T.equal(value.by_rank[1].peak_activations, 4)
+        T.equal(value.actions[4][1], '3F0')
+        T.equal(#value.actions, 4)
+    end)
+    T.case('cli: plan takes files, CSV and training scripts, and writes CSV', function()
+        local csv = T.temporary('', '.csv')
+        local _, status = run('plan zb-h1 -p 3 -m 4 --csv ' .. csv)
+        T.equal(status, 0)
+        local out
+        out, status = run('plan ' .. csv)
+        T.equal(status, 0)
+        T.truthy(out:find('3 ranks, 3 stages, 4 microbatches', 1, true), out)
+        local file = T.temporary("return require 'ppl'.schedule { name = 'mine', rank = function(s) s.F(0) s.B(0) end }", '.lua')
+        out, status = run(('plan %s -p 3 -m 1'):format(file))
+        T.equal(status, 0)
+        T.truthy(out:find('schedule mine', 1, true), out)
+    end)
+    T.case('cli: devices', function()
+        local out, status = run 'devices'
+        T.equal(status, 0)
+        for _, name in ipairs { 'cpu', 'reference', 'emulated' } do T.truthy(out:find(name, 1, true), out) end
+        T.equal(yaml.value(yaml.parse('devices', (run 'devices --json'))).devices[1].device, 'cpu')
+    end)
+    T.case('cli: help everywhere, and settings of a script', function()
+        for _, command in ipairs { '--help', 'plan --help', 'devices --help', 'scripts/train_gpt.lua --help' } do
+            local out, status = run(command)
+            T.equal(status, 0, command)
+            T.truthy(out:find('usage: ppl', 1, true) and out:find('--help', 1, true), command)
+        end
+        T.truthy(run('scripts/train_gpt.lua --help'):find('pipeline.schedule +1f1b'), 'settings')
+    end)
+    T.case('cli: wrong usage ends with 2, failures with 1, scripts choose', function()
+        for _, command in ipairs { 'nothing', '--nothing', 'plan', 'plan 1f1b --nothing', 'plan 1f1b -m 0', 'plan 1f1b -m x',
+            'plan 1f1b --costs F=a', 'plan 1f1b --costs Q=1', 'plan a b', 'devices x', '-i x', 'plan 1f1b --set a=1' } do
+            local _, status = run(command)
+            T.equal(status, 2, command)
+        end
+        for _, command in ipairs { 'plan none.csv', 'plan nothing', 'nowhere.lua' } do
+            local _, status = run(command)
+            T.equal(status, 1, command)
+        end
+        local _, status = run(T.temporary('return 7', '.lua'))
+        T.equal(status, 7)
+    end)
+    T.case('cli: a prompt reads lines, prints values and goes on after errors', function()
+        local input = T.temporary('1 + 2\nx = 5\nfor i = 1, 2 do\nprint(i * x)\nend\nnil + 1\nundefined\nppl.nn.gpt {}\n"end"\nexit\n99\n')
+        local out, status = run('< ' .. input)
+        T.equal(status, 0)
+        T.equal(out, '3\n5\n10\nend\n')
+    end)
+end
