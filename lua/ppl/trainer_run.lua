@@ -98,12 +98,14 @@ function methods:step(n)
     return self:record(self:steps_done() - 1)
 end
 
--- run:evaluate(steps): mean loss over so many batches of the held-out data, dropout off; nil where there is no such data.
+-- run:evaluate(steps): mean loss over so many batches of the held-out data (of a queue: 8 at most), dropout off; nil where
+-- there is no such data.
 function methods:evaluate(steps)
     if not self.eval_data then return nil end
     steps = check.integer('evaluate: steps', steps, 1, nil, self.eval_steps)
     if self.eval_data.feed then
-        for _ = 1, math.min(steps, self.eval_data.ahead) do self.eval_data:feed(self.batch) end
+        steps = math.min(steps, self.eval_data.ahead)
+        for _ = 1, steps do self.eval_data:feed(self.batch) end
     end
     local loss = capi.new('double[1]')
     lib.run_evaluate(self:open(), self.eval_data:get(), steps, loss)
@@ -131,6 +133,7 @@ end
 -- run:load(path): weights, and where the file has them optimizer and step.
 function methods:load(path)
     lib.run_load(self:open(), check.text('load: path', path))
+    if self.data.feed then self.data.fed = self:steps_done() end -- the source goes on with that step
     return self
 end
 
