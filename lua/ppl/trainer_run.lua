@@ -98,11 +98,12 @@ function methods:step(n)
     return self:record(self:steps_done() - 1)
 end
 
--- run:evaluate(steps): mean loss over so many batches of the held-out data (of a queue: 8 at most), dropout off; nil where
--- there is no such data.
+-- run:evaluate(steps): mean loss over so many batches of the held-out data (or all it has; of a queue 8 at most), dropout
+-- off; nil where there is no such data.
 function methods:evaluate(steps)
     if not self.eval_data then return nil end
     steps = check.integer('evaluate: steps', steps, 1, nil, self.eval_steps)
+    if self.eval_data.samples then steps = math.min(steps, math.ceil(self.eval_data.samples / self.batch)) end
     if self.eval_data.feed then
         steps = math.min(steps, self.eval_data.ahead)
         for _ = 1, steps do self.eval_data:feed(self.batch) end
