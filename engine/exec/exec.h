@@ -8,15 +8,21 @@
 
 typedef struct ppl_exec ppl_exec;
 
-// What the trainer supplies. All calls come from rank threads, possibly at once from several; they must not block.
+// What the trainer supplies. All calls come from rank threads, possibly at once from several; they must not block. No rank
+// begins step k before every rank has finished step k - PPL_TRACE_AHEAD + 1.
 typedef struct ppl_exec_client {
     void *self;
-    // The samples of (step, microbatch) of an INPUT value, in the graph's type, into host memory dst.
+    // The samples of (step, microbatch) of an INPUT value, in the graph's type, into host memory dst. Not asked for by a
+    // device that does not compute.
     ppl_status (*fill)(void *self, int64_t step, int32_t microbatch, ppl_value input, void *dst);
-    double (*step_weight)(void *self, int64_t step);                        // before the step's first F
-    void (*loss)(void *self, int64_t step, int32_t microbatch, double sum); // after the last stage's F
-    void (*norm)(void *self, int64_t step, double norm,
-                 bool clipped); // once a step: the global gradient norm before clipping
+    double (*step_weight)(void *self, int64_t step); // by each rank before its first task; 0: no gradient
+    // After the last stage's F. Again when the step begins anew after a rollback: the later call counts. 0 where the device
+    // does not compute. A loss that is not finite ends the run instead.
+    void (*loss)(void *self, int64_t step, int32_t microbatch, double sum);
+    // Once a step, before its last rank is done: the global gradient norm before clipping.
+    void (*norm)(void *self, int64_t step, double norm, bool clipped);
+    // The rank has run its list of the step; its row in the trace is written, and the last rank's call finds the step done
+    // there. peak_live: of this step. link_bytes: sent to other ranks.
     void (*rank_done)(void *self, int32_t rank, int64_t step, int32_t peak_live, int64_t link_bytes);
     ppl_optimizer_options optimizer;
 } ppl_exec_client;
@@ -27,26 +33,29 @@ struct ppl_store;
 
 typedef struct ppl_exec_options {
     const ppl_device_ops *device;
-    ppl_device_options device_options; // rank is filled in
+    ppl_device_options device_options; // threads and costs; the rest is filled in
     const ppl_link_ops *link;
     const ppl_plan *eval_plan; // forward only, same ranks; may be NULL
     uint64_t seed, delay_seed;
-    double delay, stall_seconds;
+    double delay, stall_seconds; // seconds; stall 0: 120
     int32_t samples_per_microbatch, trace_steps;
-    int64_t fail_task, stall_task;
+    int64_t fail_task, stall_task; // of fail_rank; -1 none
     int32_t fail_rank;
 } ppl_exec_options;
 
-// Starts the rank threads; each opens its device, prepares its programs and allocates all its memory. Borrows plan and store.
+// Starts the rank threads; each opens its device, prepares its programs and allocates all its memory. Borrows plans and
+// store (NULL where the stages have no graph). Wants a device with host memory, and VALIDATE tasks exactly with clip after.
 ppl_status ppl_exec_open(const ppl_plan *plan, struct ppl_store *store, const ppl_exec_options *options,
                          const ppl_exec_client *client, ppl_exec **out);
-void ppl_exec_close(ppl_exec *e);
-// Hands steps first .. first + n - 1 to all ranks and waits. done: how many every rank completed. After a failure only
-// close is allowed: nothing is left running.
+void ppl_exec_close(ppl_exec *e); // joins all threads
+// Hands steps first .. first + n - 1 to all ranks and waits; with clip after, the last one is validated too. done: how many
+// every rank completed. A failure (first fault wins) stops all ranks; after it only close is allowed.
 ppl_status ppl_exec_steps(ppl_exec *e, int64_t first, int64_t n, int64_t *done);
 // The same for the forward-only plan; the client sees fill, step_weight and loss.
 ppl_status ppl_exec_forward(ppl_exec *e, int64_t first, int64_t n);
-void ppl_exec_interrupt(ppl_exec *e); // async-signal-safe: ranks stop after the step all have begun
+// Async-signal-safe. Ranks stop after the newest step that one of them has begun, and the call that hands out steps returns
+// PPL_ERR_STOPPED: not a failure. Between two calls it counts for the next one, which then begins no step.
+void ppl_exec_interrupt(ppl_exec *e);
 ppl_trace *ppl_exec_trace(ppl_exec *e);
 // Weights were changed from outside, between steps: copies and packed forms are made anew.
 ppl_status ppl_exec_weights_changed(ppl_exec *e);

@@ -3,7 +3,12 @@
 #include "exec/model.h"
 #include <stdatomic.h>
 
-static atomic_llong calls;
+static atomic_llong calls, fail_at = -1; // fail_at: that many calls from now on, one gives NULL
+
+static bool fails(void) {
+    atomic_fetch_add(&calls, 1);
+    return atomic_load(&fail_at) >= 0 && atomic_fetch_sub(&fail_at, 1) == 0;
+}
 
 void *__real_malloc(size_t n);
 void *__real_calloc(size_t n, size_t size);
@@ -15,20 +20,16 @@ void *__wrap_realloc(void *p, size_t n);
 void *__wrap_aligned_alloc(size_t align, size_t n);
 
 void *__wrap_malloc(size_t n) {
-    atomic_fetch_add(&calls, 1);
-    return __real_malloc(n);
+    return fails() ? NULL : __real_malloc(n);
 }
 void *__wrap_calloc(size_t n, size_t size) {
-    atomic_fetch_add(&calls, 1);
-    return __real_calloc(n, size);
+    return fails() ? NULL : __real_calloc(n, size);
 }
 void *__wrap_realloc(void *p, size_t n) {
-    atomic_fetch_add(&calls, 1);
-    return __real_realloc(p, n);
+    return fails() ? NULL : __real_realloc(p, n);
 }
 void *__wrap_aligned_alloc(size_t align, size_t n) {
-    atomic_fetch_add(&calls, 1);
-    return __real_aligned_alloc(align, n);
+    return fails() ? NULL : __real_aligned_alloc(align, n);
 }
 
 static void run(const ppl_device_ops *device, int32_t clip, bool copies) {
@@ -60,7 +61,34 @@ static void test_steps(void **state) {
     run(&ppl_device_emulated, PPL_CLIP_NONE, false);
 }
 
+// Every allocation of opening fails once: the error is passed on, what was had is given back, no thread is left.
+static void test_failures(void **state) {
+    (void)state;
+    ppl_graph *g = model_graph(PPL_F32);
+    ppl_optimizer_options o = {.kind = PPL_SGD, .lr = 1e-3, .clip = PPL_CLIP_NONE};
+    model m;
+    ppl_exec_client client = model_client(&m, g, &o);
+    ppl_exec_options options = model_options(&ppl_device_reference, NULL);
+    ppl_schedule *s = schedule_make(ORDER_1F1B, 2, MICROBATCHES, 1);
+    model_run r = model_open(g, s, true, &options, &client);
+    options.eval_plan = r.eval;
+    int64_t n = 0;
+    for (;; n += 1 + n / 16) {
+        ppl_exec *e = NULL;
+        atomic_store(&fail_at, n);
+        ppl_status st = ppl_exec_open(r.plan, r.store, &options, &client, &e);
+        bool failed = atomic_exchange(&fail_at, -1) < 0;
+        if (st == PPL_OK) ppl_exec_close(e);
+        else assert_int_equal(st, PPL_ERR_MEMORY);
+        if (!failed) break; // it took fewer calls
+    }
+    assert_true(n > 50);
+    model_close(&r);
+    ppl_schedule_close(s);
+    ppl_graph_close(g);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_steps)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_steps), cmocka_unit_test(test_failures)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -223,6 +223,34 @@ static void test_stage_clip(void **state) {
     ppl_graph_close(g);
 }
 
+// What the executor says it took is what the plan says it takes.
+static void test_memory(void **state) {
+    (void)state;
+    ppl_graph *g = model_graph(PPL_BF16);
+    ppl_optimizer_options o = adamw(PPL_CLIP_NONE, 0);
+    model m;
+    ppl_exec_client client = model_client(&m, g, &o);
+    ppl_exec_options options = model_options(&ppl_device_reference, NULL);
+    ppl_schedule *s = schedule_make(ORDER_1F1B, 2, MICROBATCHES, 1);
+    model_run r = model_open(g, s, false, &options, &client);
+    for (int32_t k = 0; k < 2; k++) {
+        int64_t slots = 0, parameters = 0;
+        const ppl_stage_layout *l = &r.plan->layout[k], *forward = &r.eval->layout[k];
+        slots = (int64_t)((size_t)l->slots * l->slot_bytes + (size_t)forward->slots * forward->slot_bytes);
+        for (int32_t i = 0; i < r.plan->rank[k].n_params; i++) // bf16 and its f32 master
+            parameters += 6 * ppl_type_elements(&g->params[r.plan->rank[k].params[i]].type);
+        assert_int_equal(ppl_exec_memory(r.exec, k, PPL_MEM_ACTIVATIONS), slots);
+        assert_int_equal(ppl_exec_memory(r.exec, k, PPL_MEM_PARAMETERS), parameters);
+        assert_int_equal(ppl_exec_memory(r.exec, k, PPL_MEM_GRADIENTS), r.plan->rank[k].grad_bytes);
+        assert_true(ppl_exec_memory(r.exec, k, PPL_MEM_EDGES) > 0);
+        assert_true(ppl_exec_memory(r.exec, k, PPL_MEM_WORKSPACE) >= (int64_t)r.plan->rank[k].work_bytes);
+        assert_true(ppl_exec_memory(r.exec, k, PPL_MEM_OTHER) > 0);
+    }
+    model_close(&r);
+    ppl_schedule_close(s);
+    ppl_graph_close(g);
+}
+
 // A weight that is not a number: the loss says so, and no weight of that step moves.
 static void test_bad_loss(void **state) {
     (void)state;
@@ -291,9 +319,9 @@ static void test_bad_gradient(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_interpreted),  cmocka_unit_test(test_f32),        cmocka_unit_test(test_bf16),
-        cmocka_unit_test(test_rollback),     cmocka_unit_test(test_stage_clip), cmocka_unit_test(test_bad_loss),
-        cmocka_unit_test(test_bad_gradient),
+        cmocka_unit_test(test_interpreted), cmocka_unit_test(test_f32),          cmocka_unit_test(test_bf16),
+        cmocka_unit_test(test_rollback),    cmocka_unit_test(test_stage_clip),   cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_bad_loss),    cmocka_unit_test(test_bad_gradient),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
