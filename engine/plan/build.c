@@ -92,6 +92,7 @@ ppl_status ppl_plan_build(const ppl_schedule *s, const ppl_stages *stages, const
                           ppl_plan **out) {
     *out = NULL;
     ppl_build b = {.schedule = s, .stages = stages};
+    ppl_schedule_unmark();
     PPL_TRY(check_arguments(s, stages));
     PPL_TRY(ppl_schedule_positions(s, &b.positions));
     ppl_status st = open_plan(s, stages, options, &b.plan);

@@ -195,6 +195,7 @@ static ppl_status check_lists(const ppl_schedule *s, const ppl_positions *p, int
 
 ppl_status ppl_schedule_positions(const ppl_schedule *s, ppl_positions *out) {
     *out = (ppl_positions){.microbatches = s->microbatches};
+    ppl_schedule_unmark();
     PPL_TRY(check_owners(s));
     size_t cells = (size_t)s->stages * (size_t)s->microbatches, actions = 0;
     for (int32_t r = 0; r < s->ranks; r++) actions += s->rank[r].count;

@@ -192,6 +192,7 @@ ppl_status ppl_schedule_read(const char *path, ppl_schedule **out) {
     ppl_schedule *s = NULL;
     char *data = NULL;
     size_t size;
+    ppl_schedule_unmark();
     ppl_status st = read_file(path, &data, &size);
     if (st == PPL_OK) st = parse_file(&c, data, size);
     if (st == PPL_OK) st = settle_dialect(&c);

@@ -16,6 +16,11 @@ void ppl_schedule_mark(int32_t *rank, int64_t *at) {
     *at = mark_at;
 }
 
+void ppl_schedule_unmark(void) {
+    mark_rank = -1;
+    mark_at = -1;
+}
+
 void ppl_action_print(const ppl_action *a, char *text) {
     char letter = a->kind >= 0 && a->kind < PPL_KINDS ? ppl_kind_letter[a->kind] : '?';
     snprintf(text, 24, "%d%c%d", a->stage, letter, a->microbatch);

@@ -26,6 +26,7 @@ struct ppl_schedule {
 // at -1: no position, "rank 1: ..."; rank -1: no rank either.
 ppl_status ppl_schedule_fail(const ppl_schedule *s, ppl_status status, int32_t rank, int64_t at, const char *format,
                              ...) __attribute__((format(printf, 5, 6)));
+void ppl_schedule_unmark(void); // a check, a reading or a build begins: ppl_schedule_mark names nothing
 extern const char ppl_kind_letter[PPL_KINDS + 1]; // "FBIWU"
 
 ppl_status ppl_schedule_copy(const ppl_schedule *s, ppl_schedule **out);

@@ -154,6 +154,9 @@ static void test_bounds(void **state) {
     ppl_plan_options options = {0};
     FAILS(PPL_ERR_PLAN, "schedule gpipe: 2 stages, want the 3 that the model is cut into",
           ppl_plan_build(s, stages, &options, &p));
+    ppl_schedule_mark(&rank, &at);
+    assert_int_equal(rank, -1); // not what an earlier failure named
+    assert_int_equal(at, -1);
     ppl_stages_free(stages);
     ppl_schedule_close(s);
     s = schedule_make(ORDER_GPIPE, 1, 32768, 1);
