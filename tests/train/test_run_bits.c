@@ -158,6 +158,23 @@ static void test_delays(void **state) {
     for (int32_t i = 0; i < 2; i++) test_outcome_clear(&want[i]);
 }
 
+// Two threads a rank: another run than with one, but the same on every cut.
+static void test_threads(void **state) {
+    (void)state;
+#ifdef __SANITIZE_THREAD__
+    print_message("skipped: libgomp's barriers are not seen by the thread sanitizer\n");
+    skip();
+#endif
+    for (int32_t dtype = PPL_F32; dtype <= PPL_BF16; dtype++) {
+        test_outcome want;
+        test_case c = {.dtype = dtype, .microbatches = 2, .optimizer = PPL_ADAMW, .threads = 2};
+        baseline(&c, &want);
+        for (c.ranks = 1; c.ranks <= 4; c.ranks *= 2)
+            for (c.order = ORDER_GPIPE; c.order <= ORDER_ZB_H1; c.order++) equal(&c, &want);
+        test_outcome_clear(&want);
+    }
+}
+
 // One call of n steps or n calls of one.
 static void test_calls(void **state) {
     (void)state;
@@ -188,7 +205,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_f32),       cmocka_unit_test(test_bf16),   cmocka_unit_test(test_few_microbatches),
         cmocka_unit_test(test_reference), cmocka_unit_test(test_clip),   cmocka_unit_test(test_copies),
-        cmocka_unit_test(test_recompute), cmocka_unit_test(test_delays), cmocka_unit_test(test_calls),
+        cmocka_unit_test(test_recompute), cmocka_unit_test(test_delays), cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_calls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
