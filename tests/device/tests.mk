@@ -1,4 +1,4 @@
-tests += tests/device/test_finite_difference.c tests/device/test_program.c tests/device/test_tensor.c tests/device/test_update.c
+tests += tests/device/test_finite_difference.c tests/device/test_program.c tests/device/test_tensor.c tests/device/test_update.c tests/device/test_kernels.c
 ldflags_test_program := -Wl,--wrap=malloc,--wrap=realloc,--wrap=aligned_alloc
 tests += tests/device/test_gemm.c tests/device/test_attention.c
 benches += tests/device/bench_kernels.c
