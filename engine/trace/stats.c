@@ -41,24 +41,31 @@ static int64_t wait_of(const ppl_task *task, const ppl_span *s) {
     return 0;
 }
 
-// First begin and last end over all ranks; false when the step is not kept or has no tasks.
+// The first busy begin and the last end over all ranks. A rank that is done early waits for its next step long before that
+// step begins: waits do not count.
 static bool step_extent(const ppl_trace *t, int64_t step, int64_t *begin, int64_t *end) {
     bool any = false;
     for (int32_t rank = 0; rank < t->plan->ranks; rank++) {
         const ppl_span *s = ppl_trace_find(t, rank, step);
-        int64_t count = t->plan->rank[rank].count;
-        if (!s || count == 0) continue;
-        if (!any || s[0].begin < *begin) *begin = s[0].begin;
-        if (!any || s[count - 1].end > *end) *end = s[count - 1].end;
+        const ppl_rank_plan *r = &t->plan->rank[rank];
+        if (!s || r->count == 0) continue;
+        int64_t first = 0;
+        while (first + 1 < r->count && busy_of(&r->tasks[first], &s[first]) == 0) first++;
+        if (!any || s[first].begin < *begin) *begin = s[first].begin;
+        if (!any || s[r->count - 1].end > *end) *end = s[r->count - 1].end;
         any = true;
     }
     return any;
 }
 
 static double iteration(const ppl_trace *t, int64_t step) { // seconds
-    int64_t begin, end, before, before_end;
+    int64_t begin = 0, end = 0;
     if (!step_extent(t, step, &begin, &end)) return 0;
-    if (step_extent(t, step - 1, &before, &before_end) && before_end > begin) begin = before_end;
+    for (int32_t rank = 0; rank < t->plan->ranks; rank++) {
+        const ppl_span *s = ppl_trace_before(t, rank, step);
+        int64_t count = t->plan->rank[rank].count;
+        if (s && count && s[count - 1].end > begin) begin = s[count - 1].end;
+    }
     return (double)(end - begin) * 1e-9;
 }
 

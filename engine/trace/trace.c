@@ -56,10 +56,13 @@ void ppl_trace_done(ppl_trace *t, int64_t step) {
     __atomic_store_n(&t->last, step, __ATOMIC_RELEASE);
 }
 
+static bool is_present(const ppl_trace *t, int64_t step) {
+    return step >= 0 && __atomic_load_n(&t->step_of[step % t->rows], __ATOMIC_RELAXED) == step;
+}
+
 static bool is_kept(const ppl_trace *t, int64_t step) {
     int64_t last = __atomic_load_n(&t->last, __ATOMIC_ACQUIRE);
-    return step >= 0 && step <= last && step > last - t->steps &&
-           __atomic_load_n(&t->step_of[step % t->rows], __ATOMIC_RELAXED) == step;
+    return step <= last && step > last - t->steps && is_present(t, step);
 }
 
 int32_t ppl_trace_kept(const ppl_trace *t, int64_t *steps) {
@@ -72,6 +75,12 @@ int32_t ppl_trace_kept(const ppl_trace *t, int64_t *steps) {
 
 const ppl_span *ppl_trace_find(const ppl_trace *t, int32_t rank, int64_t step) {
     if (rank < 0 || rank >= t->plan->ranks || !is_kept(t, step)) return NULL;
+    return ppl_trace_before(t, rank, step + 1);
+}
+
+const ppl_span *ppl_trace_before(const ppl_trace *t, int32_t rank, int64_t step) {
+    step--;
+    if (!is_present(t, step)) return NULL;
     return t->span[rank] + (size_t)(step % t->rows) * (size_t)t->plan->rank[rank].count;
 }
 

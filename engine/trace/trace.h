@@ -14,11 +14,11 @@ enum { PPL_TRACE_AHEAD = 4 }; // steps by which the fastest rank may be ahead of
 typedef struct ppl_trace {
     const ppl_plan *plan; // borrowed
     int32_t steps;        // kept: the newest that are done
-    int32_t rows;         // at least steps; the executor's are PPL_TRACE_AHEAD more: a rank ahead overwrites no kept step
-    ppl_span **span;      // [ranks]: [rows][tasks of the rank]
-    int64_t *step_of;     // [rows]: which finished step is in it; -1 none
-    int64_t last;         // the last step that was done; -1 none
-    int64_t origin;       // ppl_now at the start
+    int32_t rows;     // at least steps; the executor's are PPL_TRACE_AHEAD more: a rank ahead overwrites no kept step
+    ppl_span **span;  // [ranks]: [rows][tasks of the rank]
+    int64_t *step_of; // [rows]: which finished step is in it; -1 none
+    int64_t last;     // the last step that was done; -1 none
+    int64_t origin;   // ppl_now at the start
 } ppl_trace;
 
 ppl_status ppl_trace_build(const ppl_plan *plan, int32_t steps, ppl_trace **out);
@@ -39,12 +39,14 @@ size_t ppl_trace_bytes(const ppl_trace *t);
 int32_t ppl_trace_kept(const ppl_trace *t, int64_t *steps);
 // The kept row of a step; NULL when it is not kept.
 const ppl_span *ppl_trace_find(const ppl_trace *t, int32_t rank, int64_t step);
+// The row of the step before a kept one, which is there still even where it is no longer kept; NULL where there was none.
+const ppl_span *ppl_trace_before(const ppl_trace *t, int32_t rank, int64_t step);
 // The rank that a task waits for or hands a value to; -1 none. Of several readers, the first on another rank.
 int32_t ppl_trace_peer(const ppl_plan *p, const ppl_task *task);
 
 // What is busy: F, B, I, W, UPDATE and NORM's own sums. What is a wait: CREDIT, RECEIVE, VALIDATE and the rest of NORM.
-// Iteration time of a step: from the end of the step before it (or from its own first task, where that began later or the
-// step before is not kept) to its own end over all ranks.
+// Iteration time of a step: from the end of the step before it (or from its own first busy task, where that began later or
+// there was no step before) to its own end over all ranks.
 typedef struct ppl_trace_rank {              // of one rank over the kept steps, seconds a step
     double busy, wait, span_idle, iteration; // span_idle: not busy between the rank's first and last busy task
     int32_t waits_for;                       // the rank it waited for longest; -1 none

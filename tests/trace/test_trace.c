@@ -138,6 +138,23 @@ static void test_ranks(void **state) {
     ppl_trace_free(t);
 }
 
+// The iteration time of the oldest kept step is from the end of the one before, which is no longer kept.
+static void test_oldest(void **state) {
+    (void)state;
+    ppl_trace *t = trace_of(1, 4);
+    ppl_trace_rank r;
+    ppl_trace_rank_stats(t, 0, &r);
+    assert_float_equal(r.iteration, 90e-6, 1e-12);
+    assert_non_null(ppl_trace_before(t, 0, 3));
+    assert_null(ppl_trace_find(t, 0, 2));
+    ppl_trace_free(t);
+    t = trace_of(1, 1); // nothing before: from the first busy task, however long a rank has waited for it
+    for (int32_t rank = 0; rank < 2; rank++) ppl_trace_row(t, rank, 0)[0].begin -= 50000;
+    ppl_trace_rank_stats(t, 1, &r);
+    assert_float_equal(r.iteration, 100e-6, 1e-12);
+    ppl_trace_free(t);
+}
+
 static void test_stages(void **state) {
     (void)state;
     ppl_trace *t = trace_of(40, 40);
@@ -226,7 +243,7 @@ static void test_chrome(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rings),  cmocka_unit_test(test_events), cmocka_unit_test(test_ranks),
-        cmocka_unit_test(test_stages), cmocka_unit_test(test_chrome),
+        cmocka_unit_test(test_stages), cmocka_unit_test(test_oldest), cmocka_unit_test(test_chrome),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
