@@ -7,6 +7,7 @@ local cfg = ppl.config {
     model = { layers = 4, dim = 128, heads = 4, kv_heads = 2, context = 128, theta = 10000 },
     pipeline = { stages = 2, microbatches = 4, schedule = 'zb-h1', cut = 'even' },
     data = { files = { '/usr/share/common-licenses/GPL-3', '/usr/share/common-licenses/Apache-2.0' }, held_out = 0.05 },
+    sample = { prompt = 'The ', tokens = 200 },
     train = { steps = 200, batch = 16, lr = 2e-3, clip = 1.0, dtype = 'auto', seed = 1 },
 }
 
@@ -17,5 +18,5 @@ return ppl.trainer {
     pipeline = cfg.pipeline,
     optimizer = ppl.adamw { lr = cfg.train.lr, warmup = math.floor(cfg.train.steps / 20), decay = 'cosine', clip = cfg.train.clip },
     steps = cfg.train.steps, batch = cfg.train.batch, dtype = cfg.train.dtype, seed = cfg.train.seed,
-    sample = { prompt = 'The ', tokens = 200 },
+    sample = cfg.sample,
 }

@@ -10,13 +10,13 @@ small='--layers 2 --dim 32 --context 32 --batch 4'
 
 # case NAME CONDITION-COMMAND...: the condition says why it fails on stdout.
 check() {
-    local name=$1 why
+    local title=$1 why
     shift
     if why=$("$@" 2>&1); then
-        echo "ok      $name"
+        echo "ok      $title"
         passed=$((passed + 1))
     else
-        printf 'FAILED  %s: %s\n' "$name" "$why"
+        printf 'FAILED  %s: %s\n' "$title" "$why"
         failed=$((failed + 1))
     fi
 }
@@ -45,8 +45,8 @@ check 'train_llama' trains train_llama 6 $small --tokens 8
 check 'custom_schedule' trains custom_schedule 6 --dim 32
 check 'custom_layer' trains custom_layer 6
 for name in train_gpt custom_layer custom_schedule; do
-    planned() { "$ppl" plan "$top/scripts/$name.lua" >"$here/out" 2>&1 && grep -q 'free of deadlock' "$here/out" && grep -q 'workspace' "$here/out" || { cat "$here/out"; return 1; }; }
-    check "plan of $name" planned
+    planned() { "$ppl" plan "$top/scripts/$1.lua" >"$here/out" 2>&1 && grep -q 'free of deadlock' "$here/out" && grep -q 'workspace' "$here/out" || { cat "$here/out"; return 1; }; }
+    check "plan of $name" planned "$name"
 done
 
 json() {
