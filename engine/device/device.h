@@ -9,18 +9,18 @@
 #include <stdatomic.h>
 
 enum {
-    PPL_DEVICE_HOST = 1,     // the host may read and write its memory
-    PPL_DEVICE_ASYNC = 2,    // calls enqueue
-    PPL_DEVICE_COMPUTES = 4  // values are real (the emulated device only waits)
+    PPL_DEVICE_HOST = 1,    // the host may read and write its memory
+    PPL_DEVICE_ASYNC = 2,   // calls enqueue
+    PPL_DEVICE_COMPUTES = 4 // values are real (the emulated device only waits)
 };
 
-typedef struct ppl_device ppl_device;   // one rank's device
+typedef struct ppl_device ppl_device; // one rank's device
 typedef struct ppl_device_program ppl_device_program;
 
 typedef struct ppl_device_options {
     int32_t rank, threads;
-    const ppl_costs *costs;  // emulated: seconds of each stage's F, I, W; borrowed
-    const atomic_bool *stop; // polled by long waits
+    const ppl_costs *costs;        // emulated: seconds of each stage's F, I, W; borrowed
+    const atomic_bool *stop;       // polled by long waits
     int64_t fail_task, stall_task; // emulated: which program_run of this rank, counted from 0, fails or stalls; -1 none
 } ppl_device_options;
 
@@ -48,16 +48,18 @@ typedef struct ppl_program_run {
 typedef struct ppl_device_ops {
     const char *name;
     uint32_t flags;
-    ppl_status (*open)(const ppl_device_options *options, ppl_device **out); // on the rank's own thread, before all else
+    ppl_status (*open)(const ppl_device_options *options,
+                       ppl_device **out); // on the rank's own thread, before all else
     void (*close)(ppl_device *self);
     ppl_status (*memory_get)(ppl_device *self, size_t bytes, void **out); // zeroed, 64-byte aligned (256 on GPUs)
     void (*memory_free)(ppl_device *self, void *p);
     ppl_status (*copy_in)(ppl_device *self, void *dst, const void *src, size_t bytes, int32_t stream);
-    ppl_status (*copy_out)(ppl_device *self, void *dst, const void *src, size_t bytes, int32_t stream); // host data is there on return
+    ppl_status (*copy_out)(ppl_device *self, void *dst, const void *src, size_t bytes,
+                           int32_t stream); // host data is there on return
     ppl_status (*copy)(ppl_device *self, void *dst, const void *src, size_t bytes, int32_t stream);
     // Prepares a program once. nodes are copied.
-    ppl_status (*program_build)(ppl_device *self, int32_t stage, int32_t phase, const ppl_device_node *nodes, int32_t count,
-                                ppl_program_needs *needs, ppl_device_program **out);
+    ppl_status (*program_build)(ppl_device *self, int32_t stage, int32_t phase, const ppl_device_node *nodes,
+                                int32_t count, ppl_program_needs *needs, ppl_device_program **out);
     void (*program_free)(ppl_device *self, ppl_device_program *program);
     // Gives the device the memory its packed parameters live in: the sum of all needs.pack. Once, after all programs are built.
     ppl_status (*pack_bind)(ppl_device *self, void *memory, size_t bytes);
@@ -67,7 +69,8 @@ typedef struct ppl_device_ops {
     ppl_status (*update)(ppl_device *self, const ppl_update *u, int32_t stage);
     // *out = sum of squares of the sum of `uses` arrays of n numbers, in f64 over 16 fixed lanes: the same on every
     // instruction set and for any number of threads.
-    ppl_status (*square_sum)(ppl_device *self, const void *const *grads, int32_t uses, int32_t dtype, int64_t n, double *out);
+    ppl_status (*square_sum)(ppl_device *self, const void *const *grads, int32_t uses, int32_t dtype, int64_t n,
+                             double *out);
     ppl_status (*event_open)(ppl_device *self, void **out);
     ppl_status (*event_record)(ppl_device *self, void *event, int32_t stream);
     ppl_status (*event_wait)(ppl_device *self, void *event, int32_t stream); // the stream waits, not the host

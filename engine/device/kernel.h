@@ -12,8 +12,8 @@ typedef struct ppl_kernel_spec {
     ppl_attrs attrs;
     ppl_type in[PPL_MAX_INPUTS];
     ppl_type out[PPL_MAX_OUTPUTS];
-    bool accumulates; // outputs are accumulators; ppl_call.add says = or +=
-    int32_t threads;  // it may use
+    bool accumulates;    // outputs are accumulators; ppl_call.add says = or +=
+    int32_t threads;     // it may use
     int32_t param_input; // index of the input that is a parameter, constant between two optimizer steps; -1 none
 } ppl_kernel_spec;
 
@@ -29,7 +29,7 @@ typedef struct ppl_call_env {
     int64_t step;
     int64_t first_sample; // index in the step's batch of the microbatch's first sample
     bool training;
-    double keep_scale;    // unused: 0
+    double keep_scale; // unused: 0
 } ppl_call_env;
 
 typedef struct ppl_call {
@@ -63,18 +63,18 @@ const ppl_kernel *ppl_cpu_kernel(int32_t op);       // for the instruction set i
 // SGD with momentum as PyTorch's: v = momentum v + g; w -= lr (v + decay w).
 typedef struct ppl_update {
     int64_t n;
-    void *weight;          // master, acc dtype; in place
-    void *copy;            // the graph's dtype, rounded from the master; NULL: operators read the master itself
+    void *weight;             // master, acc dtype; in place
+    void *copy;               // the graph's dtype, rounded from the master; NULL: operators read the master itself
     const void *const *grads; // [uses] accumulators, summed in this order
     int32_t uses;
-    void *moment1, *moment2;  // acc dtype; moment2 NULL for SGD
+    void *moment1, *moment2;                      // acc dtype; moment2 NULL for SGD
     void *weight_out, *moment1_out, *moment2_out; // where results go; equal to the inputs for an update in place
-    int32_t dtype;         // acc dtype: F32 or F64
+    int32_t dtype;                                // acc dtype: F32 or F64
     int32_t copy_dtype;
-    int32_t kind;          // ppl_optimizer
+    int32_t kind;                                  // ppl_optimizer
     double lr, beta1, beta2, eps, decay, momentum; // decay 0 where it does not apply
-    double bias1, bias2;   // 1 - beta^t
-    double scale;          // of the gradient: min(1, clip / norm)
+    double bias1, bias2;                           // 1 - beta^t
+    double scale;                                  // of the gradient: min(1, clip / norm)
 } ppl_update;
 
 #endif
