@@ -24,14 +24,13 @@ PPL_VEC void dropout(const ppl_kernel_spec *spec, const ppl_call *call, int64_t 
         int64_t sample = k / stretches, e = k % stretches * PLAIN_GROUP, at = sample * size;
         int64_t end = e + PLAIN_GROUP < size ? e + PLAIN_GROUP : size;
         uint64_t lo = (uint64_t)(call->env->first_sample + sample) << 40;
-        for (; e < end; e += 64) {
-            w16 words[4];
+        for (; e < end; e += PHILOX_WORDS) {
+            w16 words[PHILOX_WORDS / 16];
             philox_words(&random, lo | (uint64_t)e >> 2, words);
-            if (e + 64 <= end) {
-                for (int q = 0; q < 4; q++) drop(call, at + e + 16 * q, 16, words[q], threshold, scale, dtype);
-            } else {
-                for (int q = 0; q < 4 && e + 16 * q < end; q++)
-                    drop(call, at + e + 16 * q, lanes_left(e + 16 * q, end), words[q], threshold, scale, dtype);
+            for (int q = 0; q < PHILOX_WORDS / 16; q++) {
+                int64_t i = e + 16 * q;
+                if (i + 16 <= end) drop(call, at + i, 16, words[q], threshold, scale, dtype);
+                else if (i < end) drop(call, at + i, (int)(end - i), words[q], threshold, scale, dtype);
             }
         }
     }

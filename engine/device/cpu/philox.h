@@ -1,4 +1,4 @@
-// philox.h - Philox4x32-10 for 16 neighbouring counters: the words that base/random.h's single calls give, in their
+// philox.h - Philox4x32-10 for neighbouring counters: the words that base/random.h's single calls give, in their
 // order. Before it: dropout.c; after it: vec.h. Counters and products are 32-bit numbers in 64-bit lanes, since that is
 // what the multiplication wants; what gathers above the low 32 bits of a lane is not read.
 #ifndef PPL_DEVICE_CPU_PHILOX_H
@@ -51,8 +51,10 @@ PPL_VEC philox philox_make(uint64_t key, uint64_t hi) {
     return p;
 }
 
-// Counters lo .. lo + WIDE - 1: 4 WIDE words in two vectors.
-PPL_VEC void philox_block(const philox *p, uint64_t lo, wide out[2]) {
+enum { PHILOX_WORDS = 4 * WIDE }; // of a call
+
+// The words of counters lo .. lo + WIDE - 1.
+PPL_VEC void philox_words(const philox *p, uint64_t lo, w16 words[PHILOX_WORDS / 16]) {
     const wide m0 = wide_set(0xD2511F53u), m1 = wide_set(0xCD9E8D57u);
     wide c0 = WIDE_OP(add_epi64)(wide_set(lo), wide_count()), c1 = WIDE_OP(srli_epi64)(c0, 32);
     wide c2 = p->hi[0], c3 = p->hi[1];
@@ -64,21 +66,12 @@ PPL_VEC void philox_block(const philox *p, uint64_t lo, wide out[2]) {
     }
     wide a = wide_blend(c0, WIDE_OP(slli_epi64)(c1, 32)); // words 0 and 1 of each counter
     wide b = wide_blend(c2, WIDE_OP(slli_epi64)(c3, 32)); // words 2 and 3
-    out[0] = WIDE_OP(unpacklo_epi64)(a, b);
-    out[1] = WIDE_OP(unpackhi_epi64)(a, b);
-}
-
-// The 64 words of counters lo .. lo + 15.
-PPL_VEC void philox_words(const philox *p, uint64_t lo, w16 words[4]) {
-    wide w[64 / WIDE / 2];
-    for (int i = 0; i < 16 / WIDE; i++) philox_block(p, lo + (uint64_t)(i * WIDE), w + 2 * i);
-    for (int i = 0; i < 4; i++) {
+    wide low = WIDE_OP(unpacklo_epi64)(a, b), high = WIDE_OP(unpackhi_epi64)(a, b);
 #ifdef __AVX512F__
-        words[i] = (w16){w[i]};
+    words[0] = (w16){low}, words[1] = (w16){high};
 #else
-        words[i] = (w16){w[2 * i], w[2 * i + 1]};
+    words[0] = (w16){low, high};
 #endif
-    }
 }
 
 #endif

@@ -2,10 +2,14 @@
 // computed once and rounded once. After it: exp_row.h.
 #include "device/cpu/exp_row.h"
 
+static int64_t room(int64_t c) { // of a thread's row, whole cache lines
+    return (c + 15) / 16 * 16;
+}
+
 PPL_VEC void softmax(const ppl_kernel_spec *spec, const ppl_call *call, int64_t first, int64_t last, int32_t worker,
                      int32_t dtype) {
     int64_t c = ppl_last_dim(&spec->in[0]);
-    float *e = (float *)call->scratch + (int64_t)worker * (c + 15) / 16 * 16;
+    float *e = (float *)call->scratch + worker * room(c);
     for (int64_t r = first; r < last; r++) {
         float max = exp_row_max(call->in[0], r * c, c, dtype);
         v16 share = v16_set(1 / exp_row_sum(call->in[0], r * c, c, max, e, dtype));
@@ -18,8 +22,8 @@ PPL_VEC void softmax(const ppl_kernel_spec *spec, const ppl_call *call, int64_t 
 PLAIN_DTYPES(softmax)
 
 static ppl_status prepare(const ppl_kernel_spec *spec, ppl_kernel_needs *needs, void **state) {
-    int64_t row = (ppl_last_dim(&spec->in[0]) + 15) / 16 * 16;
-    needs->scratch = (size_t)(row * (spec->threads > 1 ? spec->threads : 1)) * sizeof(float);
+    needs->scratch =
+        (size_t)(room(ppl_last_dim(&spec->in[0])) * (spec->threads > 1 ? spec->threads : 1)) * sizeof(float);
     return plain_prepare(spec, needs, state);
 }
 

@@ -79,9 +79,6 @@ PPL_VEC w16 w16_add(w16 x, w16 y) {
 PPL_VEC w16 w16_sub(w16 x, w16 y) {
     return PPL_VEC_2(w16, _mm512_sub_epi32, _mm256_sub_epi32, x, y);
 }
-PPL_VEC w16 w16_mul(w16 x, w16 y) {
-    return PPL_VEC_2(w16, _mm512_mullo_epi32, _mm256_mullo_epi32, x, y);
-}
 PPL_VEC w16 w16_and(w16 x, w16 y) {
     return PPL_VEC_2(w16, _mm512_and_si512, _mm256_and_si256, x, y);
 }
@@ -108,19 +105,12 @@ PPL_VEC w16 w16_set(uint32_t x) {
 }
 #define w16_left(x, bits)          ((w16){_mm512_slli_epi32((x).v, bits)})
 #define w16_right(x, bits)         ((w16){_mm512_srli_epi32((x).v, bits)})
-#define w16_right_signed(x, bits)  ((w16){_mm512_srai_epi32((x).v, bits)})
 #define PPL_VEC_COMPARE(x, y, how) ((m16){_mm512_cmp_ps_mask((x).v, (y).v, how)})
+PPL_VEC v16 v16_keep(m16 m, v16 x) {
+    return (v16){_mm512_maskz_mov_ps(m.v, x.v)};
+}
 PPL_VEC v16 v16_select(m16 m, v16 yes, v16 no) {
     return (v16){_mm512_mask_blend_ps(m.v, no.v, yes.v)};
-}
-PPL_VEC m16 m16_and(m16 x, m16 y) {
-    return (m16){(__mmask16)(x.v & y.v)};
-}
-PPL_VEC uint32_t m16_lanes(m16 m) {
-    return m.v;
-}
-PPL_VEC m16 w16_equal(w16 x, w16 y) {
-    return (m16){_mm512_cmpeq_epi32_mask(x.v, y.v)};
 }
 PPL_VEC m16 w16_less(w16 x, w16 y) {
     return (m16){_mm512_cmplt_epu32_mask(x.v, y.v)};
@@ -134,31 +124,24 @@ PPL_VEC w16 w16_set(uint32_t x) {
 }
 #define w16_left(x, bits)          ((w16){_mm256_slli_epi32((x).a, bits), _mm256_slli_epi32((x).b, bits)})
 #define w16_right(x, bits)         ((w16){_mm256_srli_epi32((x).a, bits), _mm256_srli_epi32((x).b, bits)})
-#define w16_right_signed(x, bits)  ((w16){_mm256_srai_epi32((x).a, bits), _mm256_srai_epi32((x).b, bits)})
 #define PPL_VEC_COMPARE(x, y, how) ((m16){_mm256_cmp_ps((x).a, (y).a, how), _mm256_cmp_ps((x).b, (y).b, how)})
+PPL_VEC v16 v16_keep(m16 m, v16 x) {
+    return (v16){_mm256_and_ps(m.a, x.a), _mm256_and_ps(m.b, x.b)};
+}
 PPL_VEC v16 v16_select(m16 m, v16 yes, v16 no) {
     return (v16){_mm256_blendv_ps(no.a, yes.a, m.a), _mm256_blendv_ps(no.b, yes.b, m.b)};
-}
-PPL_VEC m16 m16_and(m16 x, m16 y) {
-    return (m16){_mm256_and_ps(x.a, y.a), _mm256_and_ps(x.b, y.b)};
-}
-PPL_VEC uint32_t m16_lanes(m16 m) {
-    return (uint32_t)_mm256_movemask_ps(m.a) | (uint32_t)_mm256_movemask_ps(m.b) << 8;
-}
-PPL_VEC m16 w16_equal(w16 x, w16 y) {
-    return (m16){_mm256_castsi256_ps(_mm256_cmpeq_epi32(x.a, y.a)), _mm256_castsi256_ps(_mm256_cmpeq_epi32(x.b, y.b))};
 }
 PPL_VEC m16 w16_less(w16 x, w16 y) { // AVX2 compares signed words: both are shifted by 2^31
     w16 s = w16_set(0x80000000u), p = w16_xor(x, s), q = w16_xor(y, s);
     return (m16){_mm256_castsi256_ps(_mm256_cmpgt_epi32(q.a, p.a)), _mm256_castsi256_ps(_mm256_cmpgt_epi32(q.b, p.b))};
 }
 #endif
-// Comparisons; false where either is NaN. w16_less is of unsigned words; m16_lanes has bit i for lane i.
+// Comparisons; false where either is NaN, but for not_less. w16_less is of unsigned words. v16_keep: x, or 0.
 PPL_VEC m16 v16_less(v16 x, v16 y) {
     return PPL_VEC_COMPARE(x, y, _CMP_LT_OQ);
 }
-PPL_VEC m16 v16_equal(v16 x, v16 y) {
-    return PPL_VEC_COMPARE(x, y, _CMP_EQ_OQ);
+PPL_VEC m16 v16_not_less(v16 x, v16 y) {
+    return PPL_VEC_COMPARE(x, y, _CMP_NLT_UQ);
 }
 PPL_VEC m16 v16_isnan(v16 x) {
     return PPL_VEC_COMPARE(x, x, _CMP_UNORD_Q);

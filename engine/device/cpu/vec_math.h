@@ -7,11 +7,11 @@
 #define PPL_DEVICE_CPU_VEC_MATH_H
 #include "device/cpu/vec.h"
 
-// x = n ln 2 + r with |r| <= ln 2 / 2: gives r, and n as words. |x| < 2^22.
+// x = n ln 2 + r with |r| <= ln 2 / 2: gives r, and n in the low bits of *n. |x| < 2^22.
 PPL_VEC v16 v16_exp_reduce(v16 x, w16 *n) {
     v16 magic = v16_set(0x1.8p23f); // adding it rounds to a whole number, which then stands in the low bits
     v16 t = v16_fma(x, v16_set(0x1.715476p+0f), magic), k = v16_sub(t, magic);
-    *n = w16_sub(v16_bits(t), v16_bits(magic));
+    *n = v16_bits(t);
     return v16_fnma(k, v16_set(0x1.7f7d1cp-20f), v16_fnma(k, v16_set(0x1.62e4p-1f), x)); // ln 2 in two parts
 }
 // (exp(r) - 1 - r) / r^2 for |r| <= ln 2 / 2; error 3e-9 of exp(r).
@@ -21,25 +21,25 @@ PPL_VEC v16 v16_exp_poly(v16 r) {
     q = v16_fma(r, q, v16_set(0x1.55549p-3f));
     return v16_fma(r, q, v16_set(0x1.fffffcp-2f));
 }
-PPL_VEC v16 v16_power2(w16 n) {
-    return w16_float(w16_left(w16_add(n, w16_set(127)), 23));
-} // 2^n, -127 < n < 128
+// 2^(n + add) for -127 <= n + add < 128; 0 at -127. Only the low bits of n count.
+PPL_VEC v16 v16_power2(w16 n, int add) {
+    return w16_float(w16_add(w16_left(n, 23), w16_set((uint32_t)(127 + add) << 23)));
+}
 
-// e^x within 1 ulp over the whole range, denormal results included; inf, 0 and NaN as in libm.
+// e^x within 1 ulp; inf and NaN as in libm. Results below 2^-125 are 0: no result and nothing on the way is denormal.
 PPL_VEC v16 v16_exp(v16 x) {
-    x = v16_max(v16_set(-104.0f), v16_min(v16_set(89.0f), x)); // beyond: 0 and inf
     w16 n;
-    v16 r = v16_exp_reduce(x, &n);
-    v16 p = v16_add(v16_fma(v16_mul(r, r), v16_exp_poly(r), r), v16_set(1.0f));
-    w16 half = w16_right_signed(n, 1); // in two steps, so that neither power leaves the range: n is -150..128
-    return v16_mul(v16_mul(p, v16_power2(half)), v16_power2(w16_sub(n, half)));
+    v16 one = v16_set(1.0f), r = v16_exp_reduce(v16_min(v16_set(89.0f), x), &n);
+    v16 p = v16_fma(r, v16_fma(r, v16_exp_poly(r), one), one);
+    v16 y = v16_mul(p, v16_power2(n, -1)); // half of it, since n is up to 128
+    return v16_keep(v16_not_less(x, v16_set(-87.0f)), v16_add(y, y));
 }
 
 // tanh x = m / (m + 2) with m = e^2x - 1, which keeps its relative accuracy near 0; within 3 ulp.
 PPL_VEC v16 v16_tanh(v16 x) {
     v16 y = v16_max(v16_set(-20.0f), v16_min(v16_set(20.0f), v16_add(x, x))); // beyond: -1 and 1
     w16 n;
-    v16 r = v16_exp_reduce(y, &n), s = v16_power2(n);
+    v16 r = v16_exp_reduce(y, &n), s = v16_power2(n, 0);
     v16 p = v16_fma(v16_mul(r, r), v16_exp_poly(r), r);
     v16 m = v16_fma(s, p, v16_sub(s, v16_set(1.0f)));
     return v16_div(m, v16_add(m, v16_set(2.0f)));
