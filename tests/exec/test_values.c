@@ -136,6 +136,12 @@ static double middle_norm(const outcome *o) {
     return (low + high) / 2;
 }
 
+#ifdef __SANITIZE_THREAD__
+enum { EVERY = 3 }; // slow: a third of the combinations
+#else
+enum { EVERY = 1 };
+#endif
+
 static void all_equal(int32_t dtype) {
     ppl_graph *g = model_graph(dtype);
     ppl_optimizer_options none = adamw(PPL_CLIP_NONE, 0);
@@ -151,6 +157,7 @@ static void all_equal(int32_t dtype) {
         for (int32_t p = 1; p <= 4; p += p < 2 ? 1 : 2) // 1, 2, 4
             for (int kind = 0; kind < 3; kind++) {
                 bool copies = (o + p + kind) % 2;
+                if ((o + p + kind) % EVERY) continue;
                 ppl_schedule *s = schedule_make(o, p, MICROBATCHES, 2);
                 outcome out = train(g, s, copies, kind == 0 ? &none : kind == 1 ? &before : &after, 0);
                 assert_same(kind == 0 ? &free_run : &one, &out);
