@@ -14,9 +14,9 @@
 enum {
     PPL_ABI_VERSION = 1, /* checked by the Lua library when it loads */
     PPL_MAX_DIMS = 6,
-    PPL_MAX_INPUTS = 8,  /* of one operator */
+    PPL_MAX_INPUTS = 8, /* of one operator */
     PPL_MAX_OUTPUTS = 4,
-    PPL_NAME_BYTES = 96  /* the longest name of a value, layer or parameter, with its ending zero */
+    PPL_NAME_BYTES = 96 /* the longest name of a value, layer or parameter, with its ending zero */
 };
 
 typedef enum ppl_status {
@@ -40,7 +40,7 @@ int32_t ppl_abi_version(void);
 /* The size in bytes of a public struct by its name ("ppl_type"), 0 if there is none: what ffi.sizeof is held against. */
 size_t ppl_abi_sizeof(const char *name);
 const char *ppl_status_name(ppl_status status);
-double ppl_clock(void);   /* seconds, monotonic */
+double ppl_clock(void);      /* seconds, monotonic */
 int32_t ppl_cpu_cores(void); /* cores this process may run on */
 int32_t ppl_cpu_bf16(void);  /* 1: the CPU multiplies bf16 with instructions made for it, which is faster than f32 */
 
@@ -67,51 +67,94 @@ typedef struct ppl_attrs {
     double f[4];
 } ppl_attrs;
 
-typedef enum ppl_act { PPL_ACT_NONE = 0, PPL_ACT_RELU, PPL_ACT_GELU_TANH, PPL_ACT_GELU_ERF, PPL_ACT_SILU, PPL_ACTS } ppl_act;
+typedef enum ppl_act {
+    PPL_ACT_NONE = 0,
+    PPL_ACT_RELU,
+    PPL_ACT_GELU_TANH,
+    PPL_ACT_GELU_ERF,
+    PPL_ACT_SILU,
+    PPL_ACTS
+} ppl_act;
 
 /* Operators. "rows" are all leading dimensions taken together. The first group is what scripts compose; the second is
  * what gradient rules emit (not differentiable again). Statistics and losses are f32 (f64 in an f64 graph). */
 typedef enum ppl_op {
-    PPL_OP_LINEAR = 0,     /* x (rows, IC), w (OC, IC) [, b (OC)] -> y (rows, OC) [, pre (rows, OC) if act]; i0 act: y = act(pre), pre = x w^T + b */
-    PPL_OP_MATMUL,         /* a (..., M, K), b (..., K, N) -> (..., M, N); i0, i1: a, b are stored transposed; equal leading dims */
-    PPL_OP_ADD,            /* x, y -> x + y; y has x's shape or a suffix of it */
-    PPL_OP_MUL,            /* x, y -> x * y; likewise */
-    PPL_OP_SCALE,          /* x -> f0 * x */
-    PPL_OP_EMBEDDING,      /* ids i32 (...), w (V, C) -> (..., C); an id outside 0..V-1 is PPL_ERR_DATA */
-    PPL_OP_LAYERNORM,      /* x (rows, C), w (C), b (C) -> y, stats (rows, 2) = mean, 1/sqrt(var + f0) */
-    PPL_OP_RMSNORM,        /* x (rows, C), w (C) -> y, stats (rows) = 1/sqrt(mean(x^2) + f0) */
-    PPL_OP_ROPE,           /* x (B, T, H*D) -> same; i0 D, i1 leading heads that are rotated (the others are copied), i2 1 = inverse, f0 theta; pairs (j, j + D/2) */
-    PPL_OP_ACT,            /* x -> act(x); i0 ppl_act */
-    PPL_OP_SOFTMAX,        /* x -> softmax over the last dim */
-    PPL_OP_ATTENTION,      /* qkv (B, T, (H + 2 K) D), or q (B, T, H D), k (B, T, K D), v (B, T, K D) -> o (B, T, H D), lse (B, H, T);
-                              i0 H, i1 K (divides H), i2 causal, f0 scale (0: 1/sqrt(D)) */
-    PPL_OP_DROPOUT,        /* x (B, ...) -> x * mask / (1 - f0); i7 key of the node's name; identity when not training */
-    PPL_OP_RESHAPE,        /* x -> same bytes; i0 ndim, i1.. dims (i1..i6) */
-    PPL_OP_TRANSPOSE,      /* x -> dims i0 and i1 exchanged */
-    PPL_OP_SLICE,          /* x -> indexes i1 .. i1 + i2 - 1 of dim i0 */
-    PPL_OP_CONCAT,         /* 1..8 inputs -> joined along dim i0 */
-    PPL_OP_CROSS_ENTROPY,  /* logits (rows, V), targets i32 (rows) -> sum of -log p (scalar), lse (rows); a target < 0 is ignored */
-    PPL_OP_MSE,            /* x, target -> sum of (x - target)^2 (scalar); a NaN target is ignored */
+    /* x (rows, IC), w (OC, IC) [, b (OC)] -> y (rows, OC) [, pre (rows, OC) if act]; i0 act: y = act(pre), pre = x
+     * w^T + b */
+    PPL_OP_LINEAR = 0,
+    /* a (..., M, K), b (..., K, N) -> (..., M, N); i0, i1: a, b are stored transposed; equal leading dims */
+    PPL_OP_MATMUL,
+    /* x, y -> x + y; y has x's shape or a suffix of it */
+    PPL_OP_ADD,
+    /* x, y -> x * y; likewise */
+    PPL_OP_MUL,
+    /* x -> f0 * x */
+    PPL_OP_SCALE,
+    /* ids i32 (...), w (V, C) -> (..., C); an id outside 0..V-1 is PPL_ERR_DATA */
+    PPL_OP_EMBEDDING,
+    /* x (rows, C), w (C), b (C) -> y, stats (rows, 2) = mean, 1/sqrt(var + f0) */
+    PPL_OP_LAYERNORM,
+    /* x (rows, C), w (C) -> y, stats (rows) = 1/sqrt(mean(x^2) + f0) */
+    PPL_OP_RMSNORM,
+    /* x (B, T, H*D) -> same; i0 D, i1 leading heads that are rotated (the others are copied), i2 1 = inverse, f0
+     * theta; pairs (j, j + D/2) */
+    PPL_OP_ROPE,
+    /* x -> act(x); i0 ppl_act */
+    PPL_OP_ACT,
+    /* x -> softmax over the last dim */
+    PPL_OP_SOFTMAX,
+    /* qkv (B, T, (H + 2 K) D), or q (B, T, H D), k (B, T, K D), v (B, T, K D) -> o (B, T, H D), lse (B, H, T); i0
+     * H, i1 K (divides H), i2 causal, f0 scale (0: 1/sqrt(D)) */
+    PPL_OP_ATTENTION,
+    /* x (B, ...) -> x * mask / (1 - f0); i7 key of the node's name; identity when not training */
+    PPL_OP_DROPOUT,
+    /* x -> same bytes; i0 ndim, i1.. dims (i1..i6) */
+    PPL_OP_RESHAPE,
+    /* x -> dims i0 and i1 exchanged */
+    PPL_OP_TRANSPOSE,
+    /* x -> indexes i1 .. i1 + i2 - 1 of dim i0 */
+    PPL_OP_SLICE,
+    /* 1..8 inputs -> joined along dim i0 */
+    PPL_OP_CONCAT,
+    /* logits (rows, V), targets i32 (rows) -> sum of -log p (scalar), lse (rows); a target < 0 is ignored */
+    PPL_OP_CROSS_ENTROPY,
+    /* x, target -> sum of (x - target)^2 (scalar); a NaN target is ignored */
+    PPL_OP_MSE,
 
-    PPL_OP_LINEAR_DX,      /* dy (rows, OC), w (OC, IC) -> dx (rows, IC); the result keeps dy's leading dims */
-    PPL_OP_LINEAR_DW,      /* dy (rows, OC), x (rows, IC) -> dw (OC, IC); accumulates */
-    PPL_OP_REDUCE,         /* x -> summed over leading dims down to the last i0 dims; accumulates */
-    PPL_OP_ACT_GRAD,       /* dy, x (before the activation) -> dy * act'(x); i0 ppl_act */
-    PPL_OP_EMBEDDING_DW,   /* ids, dy (..., C) -> dw (V = i0, C); accumulates */
-    PPL_OP_LAYERNORM_DX,   /* dy, x, w, stats -> dx */
-    PPL_OP_LAYERNORM_DW,   /* dy, x, stats -> dw (C), db (C); accumulates */
-    PPL_OP_RMSNORM_DX,     /* dy, x, w, stats -> dx */
-    PPL_OP_RMSNORM_DW,     /* dy, x, stats -> dw (C); accumulates */
-    PPL_OP_SOFTMAX_GRAD,   /* dy, y -> dx */
-    PPL_OP_ATTENTION_GRAD, /* dy, o, lse, qkv -> dqkv, or dy, o, lse, q, k, v -> dq, dk, dv; attributes as ATTENTION's */
-    PPL_OP_PAD,            /* dy -> zeros of length i2 along dim i0 with dy at i1: the gradient of SLICE */
-    PPL_OP_CROSS_ENTROPY_GRAD, /* seed (scalar), logits, targets, lse -> dlogits = seed * (softmax - onehot), 0 where ignored */
-    PPL_OP_MSE_GRAD,       /* seed, x, target -> seed * 2 (x - target), 0 where ignored */
-    PPL_OP_ACCUMULATE,     /* x -> x as f32; accumulates: the gradient of a parameter that another operator computed */
+    /* dy (rows, OC), w (OC, IC) -> dx (rows, IC); the result keeps dy's leading dims */
+    PPL_OP_LINEAR_DX,
+    /* dy (rows, OC), x (rows, IC) -> dw (OC, IC); accumulates */
+    PPL_OP_LINEAR_DW,
+    /* x -> summed over leading dims down to the last i0 dims; accumulates */
+    PPL_OP_REDUCE,
+    /* dy, x (before the activation) -> dy * act'(x); i0 ppl_act */
+    PPL_OP_ACT_GRAD,
+    /* ids, dy (..., C) -> dw (V = i0, C); accumulates */
+    PPL_OP_EMBEDDING_DW,
+    /* dy, x, w, stats -> dx */
+    PPL_OP_LAYERNORM_DX,
+    /* dy, x, stats -> dw (C), db (C); accumulates */
+    PPL_OP_LAYERNORM_DW,
+    /* dy, x, w, stats -> dx */
+    PPL_OP_RMSNORM_DX,
+    /* dy, x, stats -> dw (C); accumulates */
+    PPL_OP_RMSNORM_DW,
+    /* dy, y -> dx */
+    PPL_OP_SOFTMAX_GRAD,
+    /* dy, o, lse, qkv -> dqkv, or dy, o, lse, q, k, v -> dq, dk, dv; attributes as ATTENTION's */
+    PPL_OP_ATTENTION_GRAD,
+    /* dy -> zeros of length i2 along dim i0 with dy at i1: the gradient of SLICE */
+    PPL_OP_PAD,
+    /* seed (scalar), logits, targets, lse -> dlogits = seed * (softmax - onehot), 0 where ignored */
+    PPL_OP_CROSS_ENTROPY_GRAD,
+    /* seed, x, target -> seed * 2 (x - target), 0 where ignored */
+    PPL_OP_MSE_GRAD,
+    /* x -> x as f32; accumulates: the gradient of a parameter that another operator computed */
+    PPL_OP_ACCUMULATE,
     PPL_OPS
 } ppl_op;
 
-const char *ppl_op_name(int32_t op);  /* "linear"; "?" outside the enum */
+const char *ppl_op_name(int32_t op);   /* "linear"; "?" outside the enum */
 int32_t ppl_op_find(const char *name); /* -1: none */
 
 /* ---- graph: what the model's layers are traced into ------------------------------------------------------------- */
@@ -119,12 +162,17 @@ int32_t ppl_op_find(const char *name); /* -1: none */
 typedef struct ppl_graph ppl_graph;
 typedef int32_t ppl_value; /* id of a value inside its graph; -1 none */
 
-typedef enum ppl_init { PPL_INIT_ZEROS = 0, PPL_INIT_ONES, PPL_INIT_NORMAL /* a = standard deviation */, PPL_INIT_UNIFORM /* [-a, a) */ } ppl_init;
+typedef enum ppl_init {
+    PPL_INIT_ZEROS = 0,
+    PPL_INIT_ONES,
+    PPL_INIT_NORMAL /* a = standard deviation */,
+    PPL_INIT_UNIFORM /* [-a, a) */
+} ppl_init;
 
 typedef struct ppl_param_spec {
-    int32_t init;     /* ppl_init; random values depend on the run's seed, the name and the element alone */
-    int32_t decay;    /* 1: weight decay applies */
-    int32_t frozen;   /* 1: no gradient, no update */
+    int32_t init;   /* ppl_init; random values depend on the run's seed, the name and the element alone */
+    int32_t decay;  /* 1: weight decay applies */
+    int32_t frozen; /* 1: no gradient, no update */
     double a;
 } ppl_param_spec;
 
@@ -137,15 +185,18 @@ ppl_status ppl_graph_layer(ppl_graph *g, const char *name, double weight);
 /* A value that the data source fills for each microbatch; dim 0 is the sample. Same name twice: the same value. */
 ppl_status ppl_graph_input(ppl_graph *g, const char *name, const ppl_type *type, ppl_value *out);
 /* A parameter. Same name twice: the same value (tied), if shape and spec agree; else PPL_ERR_SHAPE. */
-ppl_status ppl_graph_param(ppl_graph *g, const char *name, int32_t ndim, const int64_t *dim, const ppl_param_spec *spec, ppl_value *out);
+ppl_status ppl_graph_param(ppl_graph *g, const char *name, int32_t ndim, const int64_t *dim, const ppl_param_spec *spec,
+                           ppl_value *out);
 /* Applies an operator. name (copied) is unique in the graph and keys random operators. out: as many ids as it has outputs. */
-ppl_status ppl_graph_apply(ppl_graph *g, int32_t op, const char *name, const ppl_value *in, int32_t inputs, const ppl_attrs *attrs, ppl_value *out);
+ppl_status ppl_graph_apply(ppl_graph *g, int32_t op, const char *name, const ppl_value *in, int32_t inputs,
+                           const ppl_attrs *attrs, ppl_value *out);
 /* Names the scalar whose sum over all microbatches, divided by the step's weight, is the loss. Ends tracing. */
 ppl_status ppl_graph_loss(ppl_graph *g, ppl_value loss);
 ppl_status ppl_graph_type(const ppl_graph *g, ppl_value v, ppl_type *out);
 int32_t ppl_graph_layers(const ppl_graph *g);
 const char *ppl_graph_layer_name(const ppl_graph *g, int32_t layer);
-int64_t ppl_graph_layer_parameters(const ppl_graph *g, int32_t layer); /* numbers, a tied parameter counted at its first use */
+int64_t ppl_graph_layer_parameters(const ppl_graph *g,
+                                   int32_t layer); /* numbers, a tied parameter counted at its first use */
 /* The most even contiguous cut by layer weight, every stage owning at least one layer: first_layer[stage]. */
 ppl_status ppl_graph_cut_even(const ppl_graph *g, int32_t stages, int32_t *first_layer);
 /* Before differentiation: the backward programs compute this layer's values again from what enters it, instead of keeping
@@ -160,13 +211,15 @@ ppl_status ppl_graph_print(const ppl_graph *g, char *text, size_t size, size_t *
 
 typedef struct ppl_tensor ppl_tensor;
 /* device: "cpu" or "reference". data NULL: zeros; else it holds the elements in the layout of host_dtype (F32, F64 or I32), copied. */
-ppl_status ppl_tensor_open(const char *device, const ppl_type *type, const void *data, int32_t host_dtype, ppl_tensor **out);
+ppl_status ppl_tensor_open(const char *device, const ppl_type *type, const void *data, int32_t host_dtype,
+                           ppl_tensor **out);
 void ppl_tensor_close(ppl_tensor *t);
 void ppl_tensor_type(const ppl_tensor *t, ppl_type *out);
 /* Copies all elements to data in host_dtype (F32, F64 or I32). */
 ppl_status ppl_tensor_read(const ppl_tensor *t, void *data, int32_t host_dtype);
 /* Inputs are on one device; out receives new tensors. training 0: dropout is the identity. */
-ppl_status ppl_tensor_apply(int32_t op, ppl_tensor *const *in, int32_t inputs, const ppl_attrs *attrs, int32_t training, ppl_tensor **out);
+ppl_status ppl_tensor_apply(int32_t op, ppl_tensor *const *in, int32_t inputs, const ppl_attrs *attrs, int32_t training,
+                            ppl_tensor **out);
 /* Fills with the engine's counter-based generator, as ppl_graph_param's spec would for this seed and name. */
 ppl_status ppl_tensor_fill(ppl_tensor *t, const ppl_param_spec *spec, uint64_t seed, const char *name);
 
@@ -185,12 +238,15 @@ typedef struct ppl_action {
 typedef enum ppl_weights { PPL_WEIGHTS_SYNC = 0, PPL_WEIGHTS_STASH, PPL_WEIGHTS_2BW } ppl_weights;
 
 /* stage_rank[stage]: the placement. name is copied. */
-ppl_status ppl_schedule_open(const char *name, int32_t ranks, int32_t stages, const int32_t *stage_rank, int32_t microbatches, ppl_schedule **out);
+ppl_status ppl_schedule_open(const char *name, int32_t ranks, int32_t stages, const int32_t *stage_rank,
+                             int32_t microbatches, ppl_schedule **out);
 void ppl_schedule_close(ppl_schedule *s);
 /* Appends an action to a rank's list. Checks the domain only; order and completeness are ppl_schedule_check's. */
-ppl_status ppl_schedule_add(ppl_schedule *s, int32_t rank, int32_t kind, int32_t stage, int32_t microbatch, int32_t overlap);
+ppl_status ppl_schedule_add(ppl_schedule *s, int32_t rank, int32_t kind, int32_t stage, int32_t microbatch,
+                            int32_t overlap);
 void ppl_schedule_set_weights(ppl_schedule *s, int32_t weights); /* ppl_weights */
-void ppl_schedule_set_max_live(ppl_schedule *s, int32_t max_live); /* live activations a rank, in stage-microbatches; 0: no bound */
+void ppl_schedule_set_max_live(ppl_schedule *s,
+                               int32_t max_live); /* live activations a rank, in stage-microbatches; 0: no bound */
 const char *ppl_schedule_name(const ppl_schedule *s);
 int32_t ppl_schedule_ranks(const ppl_schedule *s);
 int32_t ppl_schedule_stages(const ppl_schedule *s);
@@ -216,28 +272,33 @@ typedef struct ppl_plan ppl_plan;
 typedef enum ppl_task_kind {
     PPL_TASK_CREDIT = 0, /* wait until the edge's buffer may be written again */
     PPL_TASK_RECEIVE,    /* wait until the edge's buffer holds the microbatch's value */
-    PPL_TASK_F, PPL_TASK_B, PPL_TASK_I, PPL_TASK_W, /* run the stage's program */
-    PPL_TASK_SEND,       /* publish the edge's buffer */
-    PPL_TASK_RELEASE,    /* give the credit back: this rank has read the buffer for the last time */
-    PPL_TASK_NORM,       /* square sums of the rank's gradients to all ranks; waits for theirs when the norm clips before the update */
-    PPL_TASK_UPDATE,     /* the optimizer steps one stage's parameters and packs its weights (U) */
-    PPL_TASK_VALIDATE,   /* clip after: waits for the norm of the step before, rolls back if it asks for it */
+    PPL_TASK_F,
+    PPL_TASK_B,
+    PPL_TASK_I,
+    PPL_TASK_W,       /* run the stage's program */
+    PPL_TASK_SEND,    /* publish the edge's buffer */
+    PPL_TASK_RELEASE, /* give the credit back: this rank has read the buffer for the last time */
+    PPL_TASK_NORM, /* square sums of the rank's gradients to all ranks; waits for theirs when the norm clips before the update */
+    PPL_TASK_UPDATE,   /* the optimizer steps one stage's parameters and packs its weights (U) */
+    PPL_TASK_VALIDATE, /* clip after: waits for the norm of the step before, rolls back if it asks for it */
     PPL_TASK_KINDS
 } ppl_task_kind;
 
 /* One line of a rank's list; 32 bytes. Fields that a kind does not use are -1. */
 typedef struct ppl_task {
-    int8_t kind;        /* ppl_task_kind */
-    int8_t stream;      /* 0; 1: may run beside the task before it (overlap) */
-    int16_t slot;       /* activation slot of (stage, microbatch): F, B, I, W; which of the edge's readers this is: RECEIVE, RELEASE */
-    int16_t pending;    /* slot of what I keeps for W: B, I, W */
-    int16_t buffer;     /* the producer's buffer: CREDIT, RECEIVE, SEND, RELEASE */
-    int32_t stage;      /* CREDIT, SEND: the producer; RECEIVE, RELEASE: the reader */
+    int8_t kind;   /* ppl_task_kind */
+    int8_t stream; /* 0; 1: may run beside the task before it (overlap) */
+    int16_t
+        slot; /* activation slot of (stage, microbatch): F, B, I, W; which of the edge's readers this is: RECEIVE, RELEASE */
+    int16_t pending; /* slot of what I keeps for W: B, I, W */
+    int16_t buffer;  /* the producer's buffer: CREDIT, RECEIVE, SEND, RELEASE */
+    int32_t stage;   /* CREDIT, SEND: the producer; RECEIVE, RELEASE: the reader */
     int32_t microbatch;
     int32_t edge;
-    int32_t sequence;   /* position of the microbatch in the edge's order, from 0: what buffer tickets are computed from */
-    int32_t action;     /* position in the schedule's list of this rank that it serves; -1 none */
-    int32_t version;    /* of the weights it uses, counted back from the newest: 0 with synchronous schedules */
+    int32_t
+        sequence;    /* position of the microbatch in the edge's order, from 0: what buffer tickets are computed from */
+    int32_t action;  /* position in the schedule's list of this rank that it serves; -1 none */
+    int32_t version; /* of the weights it uses, counted back from the newest: 0 with synchronous schedules */
 } ppl_task;
 
 /* Compiles a schedule without a model: stages in a chain, one unit of bytes an activation and a gradient. */
@@ -255,12 +316,12 @@ typedef enum ppl_memory {
     PPL_MEM_PARAMETERS = 0, /* weights as the operators read them, and f32 masters where they differ */
     PPL_MEM_GRADIENTS,
     PPL_MEM_OPTIMIZER,
-    PPL_MEM_PACKED,         /* weights in the device's own layout */
-    PPL_MEM_ACTIVATIONS,    /* slots */
-    PPL_MEM_PENDING,        /* what I keeps for W */
+    PPL_MEM_PACKED,      /* weights in the device's own layout */
+    PPL_MEM_ACTIVATIONS, /* slots */
+    PPL_MEM_PENDING,     /* what I keeps for W */
     PPL_MEM_EDGES,
     PPL_MEM_WORKSPACE,
-    PPL_MEM_OTHER,          /* task lists, traces, step inputs */
+    PPL_MEM_OTHER, /* task lists, traces, step inputs */
     PPL_MEMORIES
 } ppl_memory;
 
@@ -293,12 +354,12 @@ ppl_status ppl_plan_simulate(ppl_plan *p, const ppl_costs *costs, int32_t steps,
 
 /* One task as it ran (or was simulated). */
 typedef struct ppl_event {
-    double begin, end;  /* seconds since the trace's origin */
+    double begin, end; /* seconds since the trace's origin */
     int32_t step;
     int32_t rank;
     int32_t stage, microbatch, edge;
-    int32_t peer;       /* rank waited for or sent to; -1 none */
-    int8_t kind;        /* ppl_task_kind */
+    int32_t peer; /* rank waited for or sent to; -1 none */
+    int8_t kind;  /* ppl_task_kind */
     int8_t pad[7];
 } ppl_event;
 
@@ -311,15 +372,18 @@ typedef struct ppl_data ppl_data;
 /* Bytes of files as tokens 0..255; samples are windows of context + 1 bytes: "tokens" (context) and "targets" (context),
  * both i32. A seeded shuffle of all windows, anew each epoch; sample n of a step depends on (seed, step, n) alone.
  * part: 0 training, 1 held out; held_out: the fraction kept from the end of each file. Files are memory-mapped. */
-ppl_status ppl_data_text(const char *const *files, int32_t count, int32_t context, double held_out, int32_t part, uint64_t seed, ppl_data **out);
+ppl_status ppl_data_text(const char *const *files, int32_t count, int32_t context, double held_out, int32_t part,
+                         uint64_t seed, ppl_data **out);
 /* A queue that Lua fills: inputs by name; ppl_data_push hands over one step's samples. */
-ppl_status ppl_data_queue(int32_t inputs, const char *const *names, const ppl_type *sample_types, int32_t steps_ahead, ppl_data **out);
+ppl_status ppl_data_queue(int32_t inputs, const char *const *names, const ppl_type *sample_types, int32_t steps_ahead,
+                          ppl_data **out);
 /* One step's samples of all inputs, in their order, each (samples, ...) as F32 or I32 by its type; copies. */
 ppl_status ppl_data_push(ppl_data *d, int32_t samples, const void *const *arrays);
 void ppl_data_end(ppl_data *d); /* no more will be pushed: a step that asks for more fails with PPL_ERR_DATA */
 int64_t ppl_data_samples(const ppl_data *d); /* in one epoch; -1 for a queue */
 /* For tests and for the prompt: the samples of a step, without a run. dst as in ppl_data_push. */
-ppl_status ppl_data_read(ppl_data *d, int64_t step, int32_t first, int32_t samples, int32_t batch, int32_t input, void *dst);
+ppl_status ppl_data_read(ppl_data *d, int64_t step, int32_t first, int32_t samples, int32_t batch, int32_t input,
+                         void *dst);
 void ppl_data_close(ppl_data *d);
 
 /* ---- run: a trainer's engine side ----------------------------------------------------------------------------------- */
@@ -331,38 +395,39 @@ typedef enum ppl_decay { PPL_LR_CONSTANT = 0, PPL_LR_COSINE, PPL_LR_LINEAR } ppl
 typedef enum ppl_clip { PPL_CLIP_NONE = 0, PPL_CLIP_BEFORE, PPL_CLIP_AFTER, PPL_CLIP_STAGE } ppl_clip;
 
 typedef struct ppl_optimizer_options {
-    int32_t kind;           /* ppl_optimizer */
-    int32_t decay;          /* ppl_decay: the shape of the learning rate after warm-up */
-    double lr, min_lr;      /* peak, and what the decay ends at */
-    int64_t warmup, steps;  /* linear warm-up over `warmup` steps; the decay ends at `steps` */
+    int32_t kind;          /* ppl_optimizer */
+    int32_t decay;         /* ppl_decay: the shape of the learning rate after warm-up */
+    double lr, min_lr;     /* peak, and what the decay ends at */
+    int64_t warmup, steps; /* linear warm-up over `warmup` steps; the decay ends at `steps` */
     double beta1, beta2, eps, weight_decay, momentum;
-    int32_t clip;           /* ppl_clip */
+    int32_t clip; /* ppl_clip */
     int32_t pad;
-    double clip_norm;       /* largest global gradient norm */
+    double clip_norm; /* largest global gradient norm */
 } ppl_optimizer_options;
 
 typedef struct ppl_run_options {
     const char *device;         /* "cpu", "reference", "emulated" */
     const int32_t *first_layer; /* [stages]: the cut; copied */
     int32_t stages;
-    int32_t samples;            /* of a step: the batch */
-    int32_t threads;            /* a rank */
-    int32_t copy_links;         /* 1: links copy between two buffers of their own as NCCL and MPI do; 0: hand over pointers */
-    uint64_t seed;              /* of weights and dropout */
-    uint64_t delay_seed;        /* not 0: random delays before sends and tasks, for tests */
-    double delay;               /* seconds at most */
-    double stall_seconds;       /* no progress for so long is PPL_ERR_STALL; 0: 120 */
-    int32_t trace_steps;        /* how many of the newest steps keep their events */
-    int32_t keep_steps;         /* how many step records are kept */
+    int32_t samples;      /* of a step: the batch */
+    int32_t threads;      /* a rank */
+    int32_t copy_links;   /* 1: links copy between two buffers of their own as NCCL and MPI do; 0: hand over pointers */
+    uint64_t seed;        /* of weights and dropout */
+    uint64_t delay_seed;  /* not 0: random delays before sends and tasks, for tests */
+    double delay;         /* seconds at most */
+    double stall_seconds; /* no progress for so long is PPL_ERR_STALL; 0: 120 */
+    int32_t trace_steps;  /* how many of the newest steps keep their events */
+    int32_t keep_steps;   /* how many step records are kept */
     ppl_optimizer_options optimizer;
-    const ppl_costs *costs;     /* emulated only: what a stage's F, I, W take; copied */
-    int64_t fail_task;          /* emulated only: rank fail_rank's task at this position fails; -1 none */
-    int64_t stall_task;         /* emulated only: ... stalls; -1 none */
+    const ppl_costs *costs; /* emulated only: what a stage's F, I, W take; copied */
+    int64_t fail_task;      /* emulated only: rank fail_rank's task at this position fails; -1 none */
+    int64_t stall_task;     /* emulated only: ... stalls; -1 none */
     int32_t fail_rank, pad;
 } ppl_run_options;
 
 /* Cuts the graph, compiles the schedule, lays out memory, starts one thread a rank. Borrows graph, schedule and data. */
-ppl_status ppl_run_open(const ppl_run_options *options, ppl_graph *graph, const ppl_schedule *schedule, ppl_data *data, ppl_run **out);
+ppl_status ppl_run_open(const ppl_run_options *options, ppl_graph *graph, const ppl_schedule *schedule, ppl_data *data,
+                        ppl_run **out);
 void ppl_run_close(ppl_run *r);
 /* Hands the ranks n steps at once, chained without a barrier, and waits for them. done: steps completed, also on failure. */
 ppl_status ppl_run_steps(ppl_run *r, int64_t n, int64_t *done);
@@ -372,7 +437,7 @@ void ppl_run_interrupt(ppl_run *r);
 ppl_status ppl_run_evaluate(ppl_run *r, ppl_data *data, int64_t steps, double *loss);
 /* Between steps; weights and optimizer state stay. Same stages; placement and ranks may differ. */
 ppl_status ppl_run_use_schedule(ppl_run *r, const ppl_schedule *schedule);
-int64_t ppl_run_step(const ppl_run *r); /* steps done since the run began or was loaded */
+int64_t ppl_run_step(const ppl_run *r);         /* steps done since the run began or was loaded */
 const ppl_plan *ppl_run_plan(const ppl_run *r); /* borrowed until the schedule changes */
 
 typedef struct ppl_step_record {
@@ -391,30 +456,30 @@ ppl_status ppl_run_record(const ppl_run *r, int64_t step, ppl_step_record *out);
 
 typedef struct ppl_stage_stats {
     int32_t stage, rank, first_layer, layers;
-    int64_t parameters;             /* numbers */
+    int64_t parameters;                                       /* numbers */
     double f_median, f_p95, i_median, i_p95, w_median, w_p95; /* seconds; a B counts into i and w by its two parts */
-    double u_median;                /* optimizer step */
-    double flops_f, flops_b;        /* of one microbatch, by the operators' cost rules */
-    int64_t activation_bytes;       /* one slot */
-    int64_t samples;                /* microbatches that the medians are over */
+    double u_median;                                          /* optimizer step */
+    double flops_f, flops_b;                                  /* of one microbatch, by the operators' cost rules */
+    int64_t activation_bytes;                                 /* one slot */
+    int64_t samples;                                          /* microbatches that the medians are over */
 } ppl_stage_stats;
 ppl_status ppl_run_stage_stats(const ppl_run *r, int32_t stage, ppl_stage_stats *out);
 
 typedef struct ppl_rank_stats {
-    int32_t rank, peak_live;        /* measured, over the traced steps */
+    int32_t rank, peak_live;         /* measured, over the traced steps */
     int32_t planned_live, waits_for; /* the rank it waited for longest; -1 none */
-    double busy, wait, span_idle;   /* seconds a step, over the traced steps */
-    double iteration;               /* seconds a step */
-    int64_t memory[9];              /* ppl_memory, bytes */
+    double busy, wait, span_idle;    /* seconds a step, over the traced steps */
+    double iteration;                /* seconds a step */
+    int64_t memory[9];               /* ppl_memory, bytes */
 } ppl_rank_stats;
 ppl_status ppl_run_rank_stats(const ppl_run *r, int32_t rank, ppl_rank_stats *out);
 
 typedef struct ppl_edge_stats {
     int32_t edge, src_stage, dst_stage, src_rank, dst_rank;
-    int32_t kind;      /* PPL_F activation, PPL_B gradient, PPL_U tied parameter's gradient */
+    int32_t kind; /* PPL_F activation, PPL_B gradient, PPL_U tied parameter's gradient */
     int32_t buffers, pad;
-    int64_t bytes;     /* one microbatch */
-    double median;     /* seconds from send to the reader's seeing it */
+    int64_t bytes; /* one microbatch */
+    double median; /* seconds from send to the reader's seeing it */
 } ppl_edge_stats;
 /* max entries at most; count: how many (edge, reader) pairs there are. */
 ppl_status ppl_run_edge_stats(const ppl_run *r, ppl_edge_stats *out, int32_t max, int32_t *count);

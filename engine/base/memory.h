@@ -21,6 +21,8 @@ void ppl_free(void *p);
 // Grows *array (element size bytes) to hold at least need elements, doubling. *room is in elements; plain malloc memory.
 ppl_status ppl_grow(void **array, size_t *room, size_t need, size_t element);
 
-static inline size_t ppl_align(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
+static inline size_t ppl_align(size_t bytes, size_t to) {
+    return (bytes + to - 1) / to * to;
+}
 
 #endif

@@ -20,8 +20,8 @@ static inline ppl_bf16 ppl_bf16_from_f32(float f) {
     return (ppl_bf16)((u + 0x7fffu + ((u >> 16) & 1)) >> 16);
 }
 
-size_t ppl_dtype_size(int32_t dtype);          // bytes
-const char *ppl_dtype_name(int32_t dtype);     // "f32"
+size_t ppl_dtype_size(int32_t dtype);      // bytes
+const char *ppl_dtype_name(int32_t dtype); // "f32"
 int64_t ppl_type_elements(const ppl_type *t);
 size_t ppl_type_bytes(const ppl_type *t);
 bool ppl_type_equal(const ppl_type *a, const ppl_type *b);
@@ -35,6 +35,8 @@ void ppl_number_set(void *data, int32_t dtype, int64_t index, double x); // roun
 void ppl_convert(void *dst, int32_t dst_dtype, const void *src, int32_t src_dtype, int64_t n);
 
 // The dtype of accumulators, statistics and losses beside values of `dtype`: F64 for F64, else F32.
-static inline int32_t ppl_dtype_acc(int32_t dtype) { return dtype == PPL_F64 ? PPL_F64 : PPL_F32; }
+static inline int32_t ppl_dtype_acc(int32_t dtype) {
+    return dtype == PPL_F64 ? PPL_F64 : PPL_F32;
+}
 
 #endif

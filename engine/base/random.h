@@ -11,7 +11,9 @@ uint64_t ppl_name_key(const char *name);
 // Mixes a seed with a key into a Philox key.
 uint64_t ppl_mix_key(uint64_t seed, uint64_t key);
 // Uniform in [0, 1) with 24 bits.
-static inline float ppl_unit(uint32_t bits) { return (float)(bits >> 8) * 0x1p-24f; }
+static inline float ppl_unit(uint32_t bits) {
+    return (float)(bits >> 8) * 0x1p-24f;
+}
 
 // Dropout's contract, the same on every device: element e of sample n (in the step's batch) in step s under the node's
 // key is kept iff word (e & 3) of philox(mix(seed, key), hi = s, lo = n << 40 | e >> 2) is >= p * 2^32 (as u32, rounded down).

@@ -29,7 +29,6 @@ typedef struct ppl_call_env {
     int64_t step;
     int64_t first_sample; // index in the step's batch of the microbatch's first sample
     bool training;
-    double keep_scale; // unused: 0
 } ppl_call_env;
 
 typedef struct ppl_call {

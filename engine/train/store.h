@@ -6,9 +6,9 @@
 #include "graph/graph.h"
 
 typedef struct ppl_store_entry { // of one (rank, parameter)
-    void *master;   // acc dtype, n numbers; what operators read where the graph's dtype is the acc dtype
-    void *copy;     // graph dtype; NULL where the master serves
-    void *moment1, *moment2; // NULL where the optimizer has none
+    void *master;                // acc dtype, n numbers; what operators read where the graph's dtype is the acc dtype
+    void *copy;                  // graph dtype; NULL where the master serves
+    void *moment1, *moment2;     // NULL where the optimizer has none
     void *spare[3]; // clip after: the other half of (master, moment1, moment2), exchanged at each update; else NULL
 } ppl_store_entry;
 
@@ -24,12 +24,13 @@ typedef struct ppl_store {
 // Makes entries for the (rank, parameter) pairs that uses[rank * params + param] marks, in host memory, with initial
 // weights from (seed, name, element): Philox key mix(seed, name), counter = element / 4; NORMAL by Box-Muller in f64.
 // Every parameter must be marked for some rank. Frozen parameters have neither moments nor spares.
-ppl_status ppl_store_build(const ppl_graph *g, int32_t ranks, const bool *uses, uint64_t seed, const ppl_optimizer_options *o, ppl_store **out);
+ppl_status ppl_store_build(const ppl_graph *g, int32_t ranks, const bool *uses, uint64_t seed,
+                           const ppl_optimizer_options *o, ppl_store **out);
 void ppl_store_free(ppl_store *s);
 static inline ppl_store_entry *ppl_store_at(const ppl_store *s, int32_t rank, int32_t param) {
     return &s->entry[(size_t)rank * s->graph->n_params + (size_t)param];
 }
-ppl_store_entry *ppl_store_first(const ppl_store *s, int32_t param);  // of the first rank that has it; NULL none
+ppl_store_entry *ppl_store_first(const ppl_store *s, int32_t param); // of the first rank that has it; NULL none
 void *ppl_store_part(const ppl_store_entry *e, int32_t part);        // ppl_part; NULL where there is none
 // Reads or writes a part (ppl_part, weights and moments) as f64; writes go to every copy, rounded to the graph's dtype
 // where the weights have a copy in it. A part that the optimizer does not have is PPL_ERR_ARG.
