@@ -102,19 +102,20 @@ static void block_run(const attention_shape *s, const block *b, const workspace 
         for (int64_t i = r; i < r + TILE; i++) block_weights(s, b, w, i, n);
         for (int64_t i = 0; i < s->d_up; i += 16) {
             attention_product p = {w->p + r * KEYS, w->values + b->key * w->row + i, KEYS, 1, w->row, w->row, n};
-            attention_add(&p, w->keep + r, w->o + r * w->row + i);
+            if (b->key) attention_add(&p, w->keep + r, w->o + r * w->row + i);
+            else attention_set(&p, w->o + r * w->row + i);
         }
     }
 }
 
-// o / sum into the output, and lse.
+// o over its sum into the output, and lse.
 PPL_VEC void queries_finish(const attention_shape *s, const block *b, const workspace *w, void *o, float *lse,
                             int32_t dtype) {
     int64_t o_row = s->heads * s->d;
     for (int64_t r = 0; r < b->rows; r++) {
         float sum = v16_sum(v16_load(w->sum + 16 * r));
         for (int64_t i = 0; i < s->d; i += 16) {
-            v16 x = v16_div(v16_load(w->o + r * w->row + i), v16_set(sum));
+            v16 x = v16_mul(v16_load(w->o + r * w->row + i), v16_set(1 / sum));
             v16_put(o, dtype, (b->first + r) * o_row + i, x, lanes_left(i, s->d));
         }
         lse[b->first + r] = (float)((double)w->max[r] + log((double)sum));
@@ -136,16 +137,29 @@ static void head_run(const job *j, int64_t sample, int64_t head, const workspace
     float *lse = (float *)j->call->out[1] + (sample * s->heads + head) * s->time;
     for (block b = {.first = 0}; b.first < s->time; b.first += QUERIES) {
         b.rows = attention_least(QUERIES, s->time - b.first);
-        attention_rows q =
-            attention_rows_of(s, j->call->in[0], (at + b.first) * s->q_row + head * s->d, s->q_row, b.rows, QUERIES);
-        attention_copy(&q, s->scale, w->q, w->row);
-        memset(w->o, 0, (size_t)(QUERIES * w->row) * sizeof(float));
+        int64_t q_at = (at + b.first) * s->q_row + head * s->d;
+        attention_rows q = attention_rows_of(s, j->call->in[0], q_at, s->q_row, b.rows);
+        attention_copy(&q, s->scale, w->q, w->row, QUERIES);
         memset(w->sum, 0, QUERIES * 16 * sizeof(float));
         for (int r = 0; r < QUERIES; r++) w->max[r] = w->next[r] = -INFINITY;
         int64_t end = s->causal ? b.first + b.rows : s->time;
         for (b.key = 0; b.key < end; b.key += KEYS) block_run(s, &b, w);
         if (s->dtype == PPL_BF16) queries_finish(s, &b, w, o, lse, PPL_BF16);
         else queries_finish(s, &b, w, o, lse, PPL_F32);
+    }
+}
+
+// Copies a key and value head into the workspace.
+static void keys_copy(const job *j, int64_t sample, int64_t kv, const workspace *w) {
+    const attention_shape *s = &j->s;
+    int64_t at = sample * s->time * s->k_row + kv * s->d;
+    for (int64_t t = 0; t < s->time; t += QUERIES) {
+        int64_t rows = attention_least(QUERIES, s->time - t), row = at + t * s->k_row;
+        attention_rows k = attention_rows_of(s, j->call->in[s->k], row + s->k_first, s->k_row, rows);
+        attention_rows v = attention_rows_of(s, j->call->in[s->v], row + s->v_first, s->k_row, rows);
+        attention_copy(&k, 1, w->q, w->row, QUERIES); // on the way
+        attention_transpose(w->q, w->row, QUERIES, s->d, w->keys + t * s->d);
+        attention_copy(&v, 1, w->values + t * w->row, w->row, rows);
     }
 }
 
@@ -157,14 +171,8 @@ static void heads_share(void *context, int64_t first, int64_t last, int32_t work
     int64_t copied = -1; // which key and value head the workspace holds
     for (int64_t i = first; i < last; i++) {
         int64_t sample = i / s->heads, head = i % s->heads, kv = head / (s->heads / s->kv_heads);
-        if (sample * s->kv_heads + kv != copied) {
-            copied = sample * s->kv_heads + kv;
-            int64_t at = sample * s->time * s->k_row + kv * s->d;
-            attention_rows k = attention_rows_of(s, j->call->in[s->k], at + s->k_first, s->k_row, s->time, s->time_up);
-            attention_rows v = attention_rows_of(s, j->call->in[s->v], at + s->v_first, s->k_row, s->time, s->time_up);
-            attention_transpose(&k, w.keys);
-            attention_copy(&v, 1, w.values, w.row);
-        }
+        if (sample * s->kv_heads + kv != copied) keys_copy(j, sample, kv, &w);
+        copied = sample * s->kv_heads + kv;
         head_run(j, sample, head, &w);
     }
 }

@@ -19,7 +19,7 @@ enum {
 
 typedef struct attention_shape {
     int64_t batch, time, heads, kv_heads, d;
-    int64_t time_up, d_up; // time rounded up to whole blocks, d to whole vectors
+    int64_t time_up, d_up; // rounded up to whole blocks, and to whole vectors
     bool causal;
     float scale;
     int32_t dtype;
@@ -72,55 +72,84 @@ static inline int64_t attention_least(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
-// ---- copies of a head's rows: `rows` of them are there, the others up to `all` become 0
+// ---- copies of a head's rows
 
-// from: row 0; from_row: numbers from one row to the next.
+// Rows of one head: from: row 0; from_row: numbers from one row to the next. A row lies in another page than the one
+// before it, which the CPU does not foresee: the rows ahead are asked for.
 typedef struct attention_rows {
     const void *from;
-    int64_t from_row, rows, all, d;
+    int64_t from_row, rows, d;
     int32_t dtype;
 } attention_rows;
 
+enum { ATTENTION_AHEAD = 8 }; // rows
+
 // number: where row 0 begins in data.
 static inline attention_rows attention_rows_of(const attention_shape *s, const void *data, int64_t number, int64_t row,
-                                               int64_t rows, int64_t all) {
+                                               int64_t rows) {
     const char *from = (const char *)data + (size_t)number * ppl_dtype_size(s->dtype);
-    return (attention_rows){from, row, rows, all, s->d, s->dtype};
+    return (attention_rows){from, row, rows, s->d, s->dtype};
 }
 
-PPL_VEC float attention_number(const attention_rows *a, int64_t i, int32_t dtype) {
-    return dtype == PPL_BF16 ? ppl_bf16_to_f32(((const ppl_bf16 *)a->from)[i]) : ((const float *)a->from)[i];
+PPL_VEC void attention_ask(const attention_rows *a, int64_t r, int64_t i, int32_t dtype) {
+    int64_t at = attention_least(r + ATTENTION_AHEAD, a->rows - 1) * a->from_row + i;
+    __builtin_prefetch(dtype == PPL_BF16 ? (const void *)((const ppl_bf16 *)a->from + at)
+                                         : (const float *)a->from + at);
 }
 
 PPL_VEC void attention_copy_as(const attention_rows *a, float scale, float *to, int64_t to_row, int32_t dtype) {
-    int64_t d_up = (a->d + 15) / 16 * 16;
-    for (int64_t r = 0; r < a->all; r++) {
-        for (int64_t i = 0; i < d_up; i += 16) {
-            v16 x = v16_set(0.0f);
-            if (r < a->rows) x = v16_get(a->from, dtype, r * a->from_row + i, lanes_left(i, a->d));
+    for (int64_t r = 0; r < a->rows; r++) {
+        for (int64_t i = 0; i < a->d; i += 16) {
+            attention_ask(a, r, i, dtype);
+            v16 x = v16_get(a->from, dtype, r * a->from_row + i, lanes_left(i, a->d));
             v16_store(to + r * to_row + i, v16_mul(x, v16_set(scale)));
         }
     }
 }
 
-// (all, d_up), scaled, rows to_row numbers apart; columns beyond d are 0.
-static inline void attention_copy(const attention_rows *a, float scale, float *to, int64_t to_row) {
+// f32 (rows, d), scaled, rows to_row numbers apart; 0 behind d up to a whole vector, and in rows up to `all`.
+static inline void attention_copy(const attention_rows *a, float scale, float *to, int64_t to_row, int64_t all) {
     if (a->dtype == PPL_BF16) attention_copy_as(a, scale, to, to_row, PPL_BF16);
     else attention_copy_as(a, scale, to, to_row, PPL_F32);
+    for (int64_t r = a->rows; r < all; r++) memset(to + r * to_row, 0, (size_t)((a->d + 15) / 16 * 16) * sizeof(float));
 }
 
-PPL_VEC void attention_transpose_as(const attention_rows *a, float *to, int32_t dtype) {
-    for (int64_t r = 0; r < a->all; r++) {
-        float *panel = to + r / 16 * 16 * a->d + r % 16;
-        for (int64_t i = 0; i < a->d; i++)
-            panel[16 * i] = r < a->rows ? attention_number(a, r * a->from_row + i, dtype) : 0;
+// 8 rows of 8 numbers, transposed: to rows 16 numbers apart.
+PPL_VEC void attention_transpose8(const float *from, int64_t from_row, float *to) {
+    __m256 x[8], y[8];
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++) x[i] = _mm256_loadu_ps(from + i * from_row);
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) { // pairs of rows: numbers 0, 1 and 4, 5 in the first, 2, 3 and 6, 7 in the second
+        y[i] = _mm256_unpacklo_ps(x[2 * i], x[2 * i + 1]);
+        y[i + 4] = _mm256_unpackhi_ps(x[2 * i], x[2 * i + 1]);
+    }
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; i++) { // four rows, i = 0 the upper: x[4 i + n] has numbers n and n + 4
+        x[4 * i] = _mm256_shuffle_ps(y[2 * i], y[2 * i + 1], 0x44);
+        x[4 * i + 1] = _mm256_shuffle_ps(y[2 * i], y[2 * i + 1], 0xee);
+        x[4 * i + 2] = _mm256_shuffle_ps(y[2 * i + 4], y[2 * i + 5], 0x44);
+        x[4 * i + 3] = _mm256_shuffle_ps(y[2 * i + 4], y[2 * i + 5], 0xee);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        _mm256_storeu_ps(to + 16 * i, _mm256_permute2f128_ps(x[i], x[i + 4], 0x20));
+        _mm256_storeu_ps(to + 16 * (i + 4), _mm256_permute2f128_ps(x[i], x[i + 4], 0x31));
     }
 }
 
-// Panels of 16 rows, transposed: (all / 16, d, 16).
-static inline void attention_transpose(const attention_rows *a, float *to) {
-    if (a->dtype == PPL_BF16) attention_transpose_as(a, to, PPL_BF16);
-    else attention_transpose_as(a, to, PPL_F32);
+// Panels of 16 rows, transposed: (rows / 16, d, 16) from f32 (rows, d); whole panels.
+static inline void attention_transpose(const float *from, int64_t from_row, int64_t rows, int64_t d, float *to) {
+    for (int64_t r = 0; r < rows; r += 16) {
+        const float *panel = from + r * from_row;
+        int64_t i = 0;
+        for (; i + 8 <= d; i += 8) {
+            attention_transpose8(panel + i, from_row, to + r * d + 16 * i);
+            attention_transpose8(panel + 8 * from_row + i, from_row, to + r * d + 16 * i + 8);
+        }
+        for (; i < d; i++)
+            for (int64_t k = 0; k < 16; k++) to[r * d + 16 * i + k] = panel[k * from_row + i];
+    }
 }
 
 // ---- the small product

@@ -121,6 +121,7 @@ static void deltas(const attention_shape *s, const block *b, const workspace *w,
     for (int64_t r = 0; r < b->rows; r++) {
         v16 sum = v16_set(0.0f);
         for (int64_t i = 0; i < s->d; i += 16) {
+            attention_ask(o, r, i, o->dtype);
             v16 x = v16_get(o->from, o->dtype, r * o->from_row + i, lanes_left(i, s->d));
             sum = v16_fma(v16_load(w->dy + r * w->row + i), x, sum);
         }
@@ -146,11 +147,11 @@ static void query_head_run(const job *j, int64_t sample, int64_t head, const wor
     for (block b = {.first = 0}; b.first < s->time; b.first += QUERIES) {
         b.rows = attention_least(QUERIES, s->time - b.first);
         int64_t q_at = (at + b.first) * s->q_row + head * s->d, o_at = (at + b.first) * o_row + head * s->d;
-        attention_rows q = attention_rows_of(s, call->in[QKV], q_at, s->q_row, b.rows, QUERIES);
-        attention_rows dy = attention_rows_of(s, call->in[DY], o_at, o_row, b.rows, QUERIES);
-        attention_rows o = attention_rows_of(s, call->in[O], o_at, o_row, b.rows, QUERIES);
-        attention_copy(&q, s->scale, w->q, w->row);
-        attention_copy(&dy, 1, w->dy, w->row);
+        attention_rows q = attention_rows_of(s, call->in[QKV], q_at, s->q_row, b.rows);
+        attention_rows dy = attention_rows_of(s, call->in[DY], o_at, o_row, b.rows);
+        attention_rows o = attention_rows_of(s, call->in[O], o_at, o_row, b.rows);
+        attention_copy(&q, s->scale, w->q, w->row, QUERIES);
+        attention_copy(&dy, 1, w->dy, w->row, QUERIES);
         const float *lse = (const float *)call->in[LSE] + (sample * s->heads + head) * s->time + b.first;
         memcpy(w->lse, lse, (size_t)b.rows * sizeof(float));
         deltas(s, &b, w, &o);
@@ -171,11 +172,12 @@ static void heads_share(void *context, int64_t first, int64_t last, int32_t work
     for (int64_t i = first; i < last; i++) {
         int64_t sample = i / s->kv_heads, kv = i % s->kv_heads, group = s->heads / s->kv_heads;
         int64_t at = sample * s->time * s->k_row + kv * s->d, k_at = at + s->k_first, v_at = at + s->v_first;
-        attention_rows k = attention_rows_of(s, call->in[QKV + s->k], k_at, s->k_row, s->time, s->time_up);
-        attention_rows v = attention_rows_of(s, call->in[QKV + s->v], v_at, s->k_row, s->time, s->time_up);
-        attention_transpose(&k, w.keys);
-        attention_transpose(&v, w.values);
-        attention_copy(&k, 1, w.k, w.row);
+        attention_rows k = attention_rows_of(s, call->in[QKV + s->k], k_at, s->k_row, s->time);
+        attention_rows v = attention_rows_of(s, call->in[QKV + s->v], v_at, s->k_row, s->time);
+        attention_copy(&v, 1, w.k, w.row, s->time_up); // on the way
+        attention_transpose(w.k, w.row, s->time_up, s->d, w.values);
+        attention_copy(&k, 1, w.k, w.row, s->time_up);
+        attention_transpose(w.k, w.row, s->time_up, s->d, w.keys);
         memset(w.dk, 0, (size_t)(s->time_up * w.row) * sizeof(float));
         memset(w.dv, 0, (size_t)(s->time_up * w.row) * sizeof(float));
         for (int64_t g = 0; g < group; g++) query_head_run(j, sample, kv * group + g, &w);

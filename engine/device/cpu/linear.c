@@ -71,12 +71,13 @@ static void finish_share(void *context, int64_t first, int64_t last, int32_t wor
 
 // ---- blocks of rows
 
-// Rows of a block: its products stay in a core's share of the cache, and are many enough to multiply at full speed.
+// Rows of a block: 4 MiB of sums, which a core's share of the outer cache holds, but no fewer than 128, as every product
+// reads the whole weight (2048 rows of 384 to 1536 with GELU, GFLOP/s of one core with blocks of 64, 128, 512 and all
+// rows: 63, 66, 70, 75). Blocks are as even as can be.
 static int64_t block_rows(int64_t rows, int64_t n, int32_t threads) {
-    int64_t block = (int64_t)(256 * 1024) / n / 16 * 16; // 1 MiB of f32
-    if (block < 64) block = 64;
-    if (block > 512) block = 512;
-    block *= threads;
+    int64_t most = 1024 * 1024 / n;
+    most = (most < 128 ? 128 : most) * threads;
+    int64_t blocks = (rows + most - 1) / most, block = ((rows + blocks - 1) / blocks + 15) / 16 * 16;
     return block < rows ? block : rows;
 }
 
