@@ -59,7 +59,7 @@ const ppl_kernel *ppl_cpu_kernel(int32_t op);       // for the instruction set i
 
 // One optimizer step of n numbers: the same arithmetic, in the same order, on every device.
 // Formula: Loshchilov and Hutter, "Decoupled weight decay regularization", 2019 (AdamW), PyTorch's order of operations;
-// SGD with momentum as PyTorch's: v = momentum v + g; w -= lr (v + decay w).
+// SGD with momentum as PyTorch's: v = momentum v + g + decay w; w -= lr v.
 typedef struct ppl_update {
     int64_t n;
     void *weight;             // master, acc dtype; in place

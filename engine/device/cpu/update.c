@@ -45,14 +45,15 @@ PPL_VEC v16 adamw(const step *s, int64_t i, int n, v16 w, v16 g) {
     return v16_fnma(s->lr, v16_div(m, size), v16_fnma(s->shrink, w, w));
 }
 
-// v <- momentum v + g; w <- w - lr (v + decay w)
+// v <- momentum v + g + decay w; w <- w - lr v
 PPL_VEC v16 sgd(const step *s, int64_t i, int n, v16 w, v16 g) {
     const ppl_update *u = s->u;
+    g = v16_fma(s->decay, w, g);
     if (u->moment1) {
         g = v16_fma(s->momentum, v16_get(u->moment1, PPL_F32, i, n), g);
         v16_put(u->moment1_out, PPL_F32, i, g, n);
     }
-    return v16_fnma(s->lr, v16_fma(s->decay, w, g), w);
+    return v16_fnma(s->lr, g, w);
 }
 
 PPL_VEC void lanes(const step *s, int64_t i, int n, bool adam) {

@@ -17,8 +17,9 @@ static double keep(const ppl_update *u, void *moment, int64_t i, double x) {
 }
 
 static double sgd(const ppl_update *u, int64_t i, double w, double g) {
+    g += u->decay * w;
     if (u->moment1) g = keep(u, u->moment1_out, i, u->momentum * ppl_number_get(u->moment1, u->dtype, i) + g);
-    return w - u->lr * (g + u->decay * w);
+    return w - u->lr * g;
 }
 
 static double adamw(const ppl_update *u, int64_t i, double w, double g) {
