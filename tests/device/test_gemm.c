@@ -219,9 +219,9 @@ static void test_gradients(void **state) {
 
 // ---- matmul
 
-static void check_matmul(int64_t batch, sizes s, int32_t dtype, bool a_transposed, bool b_transposed) {
+static void check_matmul(int64_t batch, sizes s, int32_t dtype, bool a_transposed, bool b_transposed, int32_t param) {
     int64_t m = s.rows, n = s.oc, depth = s.ic;
-    kernel_run k = {.spec = {.op = PPL_OP_MATMUL, .inputs = 2, .outputs = 1, .threads = 1, .param_input = -1}};
+    kernel_run k = {.spec = {.op = PPL_OP_MATMUL, .inputs = 2, .outputs = 1, .threads = 1, .param_input = param}};
     k.spec.attrs.i[0] = a_transposed;
     k.spec.attrs.i[1] = b_transposed;
     k.spec.in[0] = type_of(dtype, 3, batch, a_transposed ? depth : m, a_transposed ? m : depth);
@@ -230,6 +230,7 @@ static void check_matmul(int64_t batch, sizes s, int32_t dtype, bool a_transpose
     OK(kernel_open(&k));
     random_fill(k.call.in[0], &k.spec.in[0], 40, 1);
     random_fill(k.call.in[1], &k.spec.in[1], 41, 1);
+    OK(kernel_pack(&k));
     OK(kernel_go(&k));
     for (int64_t i = 0; i < batch * m * n; i++) {
         int64_t b = i / (m * n), r = i / n % m, c = i % n;
@@ -248,7 +249,8 @@ static void check_matmul(int64_t batch, sizes s, int32_t dtype, bool a_transpose
 static void test_matmul(void **state) {
     (void)state;
     for (size_t i = 0; i + 2 < sizeof shapes / sizeof *shapes; i++) {
-        for (int v = 0; v < 8; v++) check_matmul(1 + v % 3, shapes[i], v & 1 ? PPL_BF16 : PPL_F32, v & 2, v & 4);
+        for (int v = 0; v < 16; v++)
+            check_matmul(v & 8 ? 1 : 1 + v % 3, shapes[i], v & 1 ? PPL_BF16 : PPL_F32, v & 2, v & 4, v & 8 ? 1 : -1);
     }
 }
 
@@ -274,8 +276,29 @@ static void check_repeats(int32_t dtype, int32_t threads) {
     ppl_free(first);
 }
 
+// The layout of memory puts a matrix at any multiple of its number's size.
+static void check_places(int32_t dtype) {
+    sizes s = {37, 50, 67};
+    kernel_run k = linear_open(s, dtype, PPL_ACT_NONE, true, -1, 1);
+    size_t bytes = ppl_type_bytes(&k.spec.out[0]), number = ppl_dtype_size(dtype);
+    ppl_call moved = k.call;
+    char *memory[4];
+    for (int i = 0; i < 3; i++) {
+        memory[i] = ppl_alloc(ppl_type_bytes(&k.spec.in[i]) + 64);
+        moved.in[i] = memcpy(memory[i] + number * (size_t)(i + 1), k.call.in[i], ppl_type_bytes(&k.spec.in[i]));
+    }
+    memory[3] = ppl_alloc(bytes + 64);
+    moved.out[0] = memory[3] + 5 * number;
+    OK(k.kernel->run(&k.spec, k.state, &moved));
+    assert_memory_equal(moved.out[0], k.call.out[0], bytes);
+    for (int i = 0; i < 4; i++) ppl_free(memory[i]);
+    kernel_close(&k);
+}
+
 static void test_repeats(void **state) {
     (void)state;
+    check_places(PPL_F32);
+    check_places(PPL_BF16);
     check_repeats(PPL_F32, 1);
     check_repeats(PPL_BF16, 1);
     check_repeats(PPL_F32, 2);
