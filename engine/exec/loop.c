@@ -35,7 +35,7 @@ static ppl_status loss_tell(const ppl_rank *r, const ppl_bound *b, const step_ru
     double sum = 0;
     if (g && (e->options.device->flags & PPL_DEVICE_COMPUTES))
         sum = ppl_number_get(b->loss, ppl_graph_type_of(g, g->loss)->dtype, 0);
-    if (!isfinite(sum)) {
+    if (!isfinite(sum) && r->unvalidated < 0) { // else the weights may be about to be rolled back
         return ppl_fail(PPL_ERR_NUMBER, "step %lld, stage %d, microbatch %d: the loss is %g, want a finite number",
                         (long long)s->step, task->stage, task->microbatch, sum);
     }
