@@ -79,7 +79,7 @@ ppl_run_options test_options(const test_case *c) {
                       .beta1 = 0.9,
                       .beta2 = 0.95,
                       .eps = 1e-8,
-                      .weight_decay = 0.1,
+                      .weight_decay = c->lr != 0 ? 0 : 0.1,
                       .momentum = 0.9,
                       .clip = c->clip,
                       .clip_norm = c->clip_norm},

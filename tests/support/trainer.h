@@ -16,7 +16,7 @@ typedef struct test_case {
     int32_t optimizer; // ppl_optimizer, SGD with momentum
     int32_t copy_links, threads;
     uint64_t delay_seed;
-    double dropout, lr; // lr 0: 0.01
+    double dropout, lr; // lr 0: 0.01 with a warm-up, a decay and weight decay
     bool recompute;     // the blocks' values are computed again
     ppl_data *data;     // NULL: the text
 } test_case;

@@ -321,7 +321,7 @@ static void test_damage(void **state) {
         assert_int_equal(ppl_checkpoint_load(s, path, &step), PPL_ERR_IO);
         assert_true(same_weights(s, before));
     }
-    static const char bytes[] = {0, '"', '{', '}', '[', ']', ',', ':', '0', '9', '-', (char)0xff};
+    static const char bytes[] = {0, '"', '}', ',', '9', '-'};
     for (size_t at = 0; at < 8 + header; at++)
         for (size_t k = 0; k < sizeof bytes; k++) {
             memcpy(work, file, size);
