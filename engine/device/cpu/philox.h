@@ -51,27 +51,35 @@ PPL_VEC philox philox_make(uint64_t key, uint64_t hi) {
     return p;
 }
 
-enum { PHILOX_WORDS = 4 * WIDE }; // of a call
+// Two blocks of WIDE counters side by side: one alone would wait for its own products most of the time.
+enum { PHILOX_WORDS = 8 * WIDE };
 
-// The words of counters lo .. lo + WIDE - 1.
+// The words of counters lo .. lo + PHILOX_WORDS / 4 - 1.
 PPL_VEC void philox_words(const philox *p, uint64_t lo, w16 words[PHILOX_WORDS / 16]) {
     const wide m0 = wide_set(0xD2511F53u), m1 = wide_set(0xCD9E8D57u);
-    wide c0 = WIDE_OP(add_epi64)(wide_set(lo), wide_count()), c1 = WIDE_OP(srli_epi64)(c0, 32);
-    wide c2 = p->hi[0], c3 = p->hi[1];
-    for (int round = 0; round < 10; round++) {
-        wide p0 = WIDE_OP(mul_epu32)(m0, c0), p1 = WIDE_OP(mul_epu32)(m1, c2);
-        c0 = WIDE_XOR(WIDE_XOR(WIDE_OP(srli_epi64)(p1, 32), c1), p->key[round][0]);
-        c2 = WIDE_XOR(WIDE_XOR(WIDE_OP(srli_epi64)(p0, 32), c3), p->key[round][1]);
-        c1 = p1, c3 = p0;
+    wide c0[2], c1[2], c2[2], c3[2];
+    for (int b = 0; b < 2; b++) {
+        c0[b] = WIDE_OP(add_epi64)(wide_set(lo + (uint64_t)(b * WIDE)), wide_count());
+        c1[b] = WIDE_OP(srli_epi64)(c0[b], 32), c2[b] = p->hi[0], c3[b] = p->hi[1];
     }
-    wide a = wide_blend(c0, WIDE_OP(slli_epi64)(c1, 32)); // words 0 and 1 of each counter
-    wide b = wide_blend(c2, WIDE_OP(slli_epi64)(c3, 32)); // words 2 and 3
-    wide low = WIDE_OP(unpacklo_epi64)(a, b), high = WIDE_OP(unpackhi_epi64)(a, b);
+    for (int round = 0; round < 10; round++) {
+        for (int b = 0; b < 2; b++) {
+            wide p0 = WIDE_OP(mul_epu32)(m0, c0[b]), p1 = WIDE_OP(mul_epu32)(m1, c2[b]);
+            c0[b] = WIDE_XOR(WIDE_XOR(WIDE_OP(srli_epi64)(p1, 32), c1[b]), p->key[round][0]);
+            c2[b] = WIDE_XOR(WIDE_XOR(WIDE_OP(srli_epi64)(p0, 32), c3[b]), p->key[round][1]);
+            c1[b] = p1, c3[b] = p0;
+        }
+    }
+    for (int b = 0; b < 2; b++) {
+        wide even = wide_blend(c0[b], WIDE_OP(slli_epi64)(c1[b], 32)); // words 0 and 1 of each counter
+        wide odd = wide_blend(c2[b], WIDE_OP(slli_epi64)(c3[b], 32));  // words 2 and 3
+        wide low = WIDE_OP(unpacklo_epi64)(even, odd), high = WIDE_OP(unpackhi_epi64)(even, odd);
 #ifdef __AVX512F__
-    words[0] = (w16){low}, words[1] = (w16){high};
+        words[2 * b] = (w16){low}, words[2 * b + 1] = (w16){high};
 #else
-    words[0] = (w16){low, high};
+        words[b] = (w16){low, high};
 #endif
+    }
 }
 
 #endif
