@@ -217,6 +217,21 @@ ppl_status ppl_graph_add_node(ppl_graph *g, int32_t op, const char *name, int32_
     return PPL_OK;
 }
 
+// A random operator draws for each sample apart, so that its numbers do not depend on how a batch is cut into
+// microbatches: dim 0 of what it takes must be the samples, as in every input.
+static ppl_status check_samples(const ppl_graph *g, const char *name, ppl_value x) {
+    char text[128];
+    if (x < 0 || (size_t)x >= g->n_values || !g->values[x].data) return PPL_OK; // the operator's own rule judges it
+    const ppl_type *t = &g->values[x].type;
+    for (size_t v = 0; v < g->n_values; v++) {
+        const ppl_value_info *input = &g->values[v];
+        if (input->kind != PPL_VALUE_INPUT || (t->ndim && t->dim[0] == input->type.dim[0])) continue;
+        return ppl_fail(PPL_ERR_SHAPE, "node %s: its input is %s, want dim 0 to be the %lld samples of input %s", name,
+                        ppl_type_print(t, text), (long long)input->type.dim[0], input->name);
+    }
+    return PPL_OK;
+}
+
 ppl_status ppl_graph_apply(ppl_graph *g, int32_t op, const char *name, const ppl_value *in, int32_t inputs,
                            const ppl_attrs *attrs, ppl_value *out) {
     char *copy;
@@ -230,6 +245,7 @@ ppl_status ppl_graph_apply(ppl_graph *g, int32_t op, const char *name, const ppl
     if (ppl_names_find(g->names, PPL_NAMED_NODE, name) != -1)
         return ppl_fail(PPL_ERR_ARG, "node %s: there is one of this name already, want another name", name);
     ppl_attrs own = attrs ? *attrs : (ppl_attrs){0};
+    if (def->flags & PPL_OP_RANDOM && inputs > 0) PPL_TRY(check_samples(g, name, in[0]));
     if (def->flags & PPL_OP_RANDOM) own.i[7] = (int64_t)ppl_name_key(name);
     PPL_TRY(make_room(g, name, &copy));
     int32_t layer = (int32_t)g->n_layers - 1;

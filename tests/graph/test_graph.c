@@ -277,8 +277,24 @@ static void test_even_cut_of_a_gpt(void **state) {
     ppl_graph_close(g);
 }
 
+// Masks belong to samples: what dropout takes must have them in dim 0.
+static void test_dropout_of_samples(void **state) {
+    (void)state;
+    ppl_graph *g = open_graph(PPL_F32);
+    layer(g, "l");
+    ppl_value x = input(g, "x", PPL_F32, DIMS(2, 3, 4)), w = param(g, "w", DIMS(4, 4)), out = -1;
+    const ppl_attrs half = {.f = {0.5}};
+    ppl_value flat = apply(g, PPL_OP_RESHAPE, "flat", ATTRS(.i = {2, 6, 4}), x, -1, -1);
+    assert_int_equal(ppl_graph_apply(g, PPL_OP_DROPOUT, "drop", &flat, 1, &half, &out), PPL_ERR_SHAPE);
+    assert_string_equal(ppl_error(), "node drop: its input is f32 (6, 4), want dim 0 to be the 2 samples of input x");
+    OK(ppl_graph_apply(g, PPL_OP_DROPOUT, "drop", &x, 1, &half, &out));
+    OK(ppl_graph_apply(g, PPL_OP_DROPOUT, "drop w", &w, 1, &half, &out)); // not of the data
+    ppl_graph_close(g);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_names_and_ties),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_dropout_of_samples),
+                                       cmocka_unit_test(test_names_and_ties),
                                        cmocka_unit_test(test_random_nodes_have_keys),
                                        cmocka_unit_test(test_refused_layers_and_inputs),
                                        cmocka_unit_test(test_refused_params),
