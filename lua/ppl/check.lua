@@ -39,7 +39,7 @@ end
 -- A finite number within low .. high (either may be nil).
 function check.number(where, value, low, high, default)
     if value == nil then value = default end
-    if type(value) ~= 'number' or value ~= value or (low and value < low) or (high and value > high) then
+    if type(value) ~= 'number' or value - value ~= 0 or (low and value < low) or (high and value > high) then
         local range = low and high and (' of %g to %g'):format(low, high) or low and (' of %g or more'):format(low) or ''
         fail('%s: is %s, want a number%s', where, show(value), range)
     end

@@ -1,6 +1,7 @@
 -- schedule.lua - the schedule language: a description whose rank function says each rank's actions, in order. Compiling it
 -- for so many ranks and microbatches gives the engine's schedule, checked. Before: schedules/*.lua and scripts. After:
--- ppl_schedule_* and, for the proof, ppl_plan_abstract.
+-- ppl_schedule_* and, for the proof, ppl_plan_abstract. schedules/README.md teaches the language.
+local actions = require 'ppl.actions'
 local capi = require 'ppl.capi'
 local check = require 'ppl.check'
 local fail = require 'ppl.fail'
@@ -12,99 +13,107 @@ local schedule = {}
 local Schedule = {}
 Schedule.__index = Schedule
 
-local keys = check.set('name', 'rank', 'chunks', 'placement', 'weights', 'max_live', 'least_microbatches', 'doc', 'paper',
-    'bubble', 'memory')
+local keys = check.set('name', 'rank', 'chunks', 'options', 'placement', 'weights', 'max_live', 'least_microbatches', 'doc',
+    'paper', 'bubble', 'span', 'memory')
 local weights = { sync = 'PPL_WEIGHTS_SYNC', stash = 'PPL_WEIGHTS_STASH', ['2bw'] = 'PPL_WEIGHTS_2BW' }
 
--- A number, or a function of (ranks, microbatches) that gives one.
+-- A number, or a function of (ranks, microbatches, options) that gives one.
 local function check_count(where, value)
     if type(value) ~= 'function' then check.integer(where, value, 1) end
 end
 
--- ppl.schedule { name, rank, ... }: name: text. rank: function (s), called once for each rank. Optional: chunks: stages of
--- each rank (1). placement: 'loop' (stage % ranks), 'v', or function (stage, ranks, stages) -> rank. weights: 'sync',
--- 'stash', '2bw'. max_live: most live activations of a rank in stage-microbatches, number or function (ranks,
--- microbatches). least_microbatches: likewise. doc, paper: texts. bubble: function (ranks, microbatches, costs, chunks) ->
--- idle time of a rank in a step, costs = { f, i, w } of a stage. memory: function (ranks, microbatches, rank) -> peak
--- activations.
-local function new(_, description)
-    check.keys('ppl.schedule', description, keys)
+-- Defaults of options: whole numbers, each from 1 (from its default where that is less).
+local function check_defaults(where, defaults)
+    for name, value in pairs(check.table(where, defaults, {})) do
+        check.text(where .. ': a name', name)
+        check.integer(('%s: %s'):format(where, name), value)
+    end
+    return defaults or {}
+end
+
+-- The options in force, chunks among them.
+local function options_of(where, self, values)
+    check.keys(where, values, self.defaults)
+    local options = {}
+    for name, default in pairs(self.defaults) do
+        options[name] = check.integer(('%s: %s'):format(where, name), values[name], math.min(default, 1), nil, default)
+    end
+    local chunks = self.stages_each or options.chunks
+    if type(chunks) == 'function' then chunks = chunks(options) end
+    options.chunks = check.integer(where .. ': chunks', chunks, 1, nil, 1)
+    return options
+end
+
+-- ppl.schedule { name, rank, ... }: name: text. rank: function (s), called once for each rank. Optional:
+--   options: { name = default }: whole numbers that may be chosen with the name ('interleaved:chunks=3'); all functions
+--     below get those in force as their last argument, rank functions as s.options.
+--   chunks: stages of each rank (1), number or function (options); or an option of that name.
+--   placement: 'loop' (stage % ranks), 'v', or function (stage, ranks, stages) -> rank. weights: 'sync', 'stash', '2bw'.
+--   max_live: most live activations of a rank in stage-microbatches, proven; number or function (ranks, microbatches,
+--     options). least_microbatches: likewise.
+--   doc, paper: texts.
+--   bubble: function (ranks, microbatches, costs, options) -> idle time of a rank in one step on its own, until the last
+--     rank ends; costs = { f, i, w } of a stage. span: likewise, idle time between a rank's first and last action.
+--     memory: function (ranks, microbatches, rank, options) -> peak of live activations, in stage-microbatches. All three
+--     hold for equal stages and links that take no time; they give nil outside their domain, and `value, 'at most'` for a
+--     bound instead of an equality.
+-- build: instead of a rank function, the lists of all ranks at once (greedy.lua).
+function schedule.new(where, description, build)
     local self = {}
     for key, value in pairs(description) do self[key] = value end
-    check.text('ppl.schedule: name', self.name)
-    local where = 'schedule ' .. self.name
-    if type(self.rank) ~= 'function' then fail('%s: rank is %s, want a function (s)', where, check.show(self.rank)) end
-    self.chunks = check.integer(where .. ': chunks', self.chunks, 1, nil, 1)
+    check.text(where .. ': name', self.name)
+    where = 'schedule ' .. self.name
+    self.build = build
+    if not build and type(self.rank) ~= 'function' then fail('%s: rank is %s, want a function (s)', where, check.show(self.rank)) end
+    self.defaults, self.stages_each = check_defaults(where .. ': options', self.options), self.chunks
+    if self.chunks ~= nil and self.defaults.chunks then fail('%s: chunks stands twice, want it as a field or an option', where) end
+    self.options = options_of(where, self, {})
+    self.chunks = self.options.chunks
     self.weights = check.name(where .. ': weights', self.weights, weights, 'sync')
     self.placement = placement.check(where, self.placement)
     if self.max_live ~= nil then check_count(where .. ': max_live', self.max_live) end
     if self.least_microbatches ~= nil then check_count(where .. ': least_microbatches', self.least_microbatches) end
     return setmetatable(self, Schedule)
 end
-setmetatable(schedule, { __call = new })
+
+setmetatable(schedule, { __call = function(_, description)
+    check.keys('ppl.schedule', description, keys)
+    return schedule.new('ppl.schedule', description)
+end })
 
 function schedule.is(value) return getmetatable(value) == Schedule end
-function Schedule:__tostring() return ('schedule %s: %s'):format(self.name, self.doc or 'no doc') end
+function Schedule:__tostring() return ('schedule %s: %s'):format(self:label(), self.doc or 'no doc') end
 
-local function count(value, ranks, microbatches)
-    if type(value) == 'function' then return value(ranks, microbatches) end
+-- The same schedule with other options: { chunks = 3 }.
+function schedule.configure(description, values)
+    local self = {}
+    for key, value in pairs(description) do self[key] = value end
+    self.options = options_of('schedule ' .. self.name, self, values)
+    self.chunks = self.options.chunks
+    return setmetatable(self, Schedule)
+end
+
+-- The name with the options that are not at their defaults: "interleaved:chunks=3".
+function Schedule:label()
+    local parts = {}
+    for name, default in pairs(self.defaults) do
+        if self.options[name] ~= default then parts[#parts + 1] = ('%s=%d'):format(name, self.options[name]) end
+    end
+    table.sort(parts)
+    return self.name .. (parts[1] and ':' .. table.concat(parts, ',') or '')
+end
+
+-- What a formula ('bubble', 'span', 'memory') says: a number and '=' or 'at most'; nil where it says nothing.
+-- of: costs = { f, i, w } of a stage, or the rank for 'memory'.
+function Schedule:formula(name, ranks, microbatches, of)
+    if not self[name] then return nil end
+    local value, bound = self[name](ranks, microbatches, of, self.options)
+    return value, value and (bound or '=')
+end
+
+local function count(self, value, ranks, microbatches)
+    if type(value) == 'function' then return value(ranks, microbatches, self.options) end
     return value
-end
-
--- ---- collecting a rank's actions
-
--- What one rank's list may take: room for every mistake that a complete list of F, I and W can hold, and instructions for
--- a rank function that looks at all microbatches for each action.
-local function action_limit(stages, microbatches) return 8 * stages * microbatches + 64 end
-local function instruction_limit(stages, microbatches) return 2e7 + 1000 * stages * microbatches end
-
--- The s of a rank function. list receives { kind, chunk, microbatch, overlap }.
-local function recorder(where, ranks, rank, own, stages, microbatches)
-    local list, pairs_made = {}, 0
-    local limit = action_limit(#own, microbatches)
-    local s = { ranks = ranks, rank = rank, stages = stages, chunks = #own, microbatches = microbatches }
-    local function add(kind, microbatch, chunk)
-        chunk = chunk == nil and 0 or chunk
-        local at = ('%s, rank %d, position %d: %s'):format(where, rank, #list, kind)
-        check.integer(at .. ': the microbatch', microbatch)
-        check.integer(at .. ': the chunk', chunk, 0, #own - 1)
-        if microbatch < 0 or microbatch >= microbatches then
-            fail('%s of microbatch %d, want 0 to %d', at, microbatch, microbatches - 1)
-        end
-        if #list >= limit then
-            fail('%s, rank %d: has more than %d actions and goes on, want the actions of %d stage%s and %d microbatches: does it end?',
-                where, rank, limit, #own, #own == 1 and '' or 's', microbatches)
-        end
-        list[#list + 1] = { kind = kind, stage = own[chunk + 1], microbatch = microbatch, overlap = 0 }
-        return #list
-    end
-    for _, kind in ipairs { 'F', 'B', 'I', 'W' } do
-        s[kind] = function(microbatch, chunk) return add(kind, microbatch, chunk) end
-    end
-    -- s.overlap(s.F(5), s.B(1)): the two may run at once.
-    function s.overlap(a, b)
-        if b ~= #list or a ~= b - 1 then
-            fail('%s, rank %d: overlap joins actions %s and %s, want the last two: s.overlap(s.F(5), s.B(1))', where, rank,
-                tostring(a), tostring(b))
-        end
-        pairs_made = pairs_made + 1
-        list[a].overlap, list[b].overlap = pairs_made, pairs_made
-    end
-    -- The stage of a chunk of this rank.
-    function s.stage(chunk) return own[(chunk or 0) + 1] end
-    return s, list
-end
-
--- Calls a rank function within its bounds.
-local function collect(self, where, s, list, stages, microbatches)
-    lib.host_budget(instruction_limit(stages, microbatches))
-    local ok, err = pcall(self.rank, s)
-    lib.host_budget(0)
-    if ok then return list end
-    if tostring(err):find('all the instructions it may take', 1, true) then
-        fail('%s, rank %d: %s; want a rank function that ends (it gave %d actions)', where, s.rank, tostring(err), #list)
-    end
-    return error(err, 0)
 end
 
 -- ---- what compiling gives
@@ -166,28 +175,34 @@ function Compiled:close()
     self.handle:close()
 end
 
+-- Hands each rank's list to the engine.
+local function add_actions(self, where, handle, shape)
+    local lists = self.build and self.build(self, where, shape)
+    for rank = 0, shape.ranks - 1 do
+        local list = lists and lists[rank + 1]
+            or actions.of_rank(where, self.rank, shape, rank, placement.own(shape.stage_rank, rank))
+        for _, action in ipairs(list) do
+            lib.schedule_add(handle, rank, capi.const['PPL_' .. action.kind], action.stage, action.microbatch, action.overlap or 0)
+        end
+    end
+end
+
 -- schedule.compile(description, { ranks, microbatches }): the checked schedule, on ranks * chunks stages.
 function schedule.compile(description, options)
-    local where = 'schedule ' .. description.name
+    local where = 'schedule ' .. description:label()
     local ranks = check.integer(where .. ': ranks', options.ranks, 1)
     local m = check.integer(where .. ': microbatches', options.microbatches, 1)
     local stages = ranks * description.chunks
-    local least = count(description.least_microbatches, ranks, m)
+    local least = count(description, description.least_microbatches, ranks, m)
     if least and m < least then fail('%s: %d microbatches on %d ranks, want %d at least', where, m, ranks, least) end
-    local stage_rank = placement.ranks(where, description.placement, ranks, stages)
+    local shape = { ranks = ranks, stages = stages, microbatches = m, options = description.options,
+        stage_rank = placement.ranks(where, description.placement, ranks, stages) }
     local out = capi.new('ppl_schedule *[1]')
-    lib.schedule_open(description.name, ranks, stages, capi.array('int32_t', stage_rank), m, out)
+    lib.schedule_open(description:label(), ranks, stages, capi.array('int32_t', shape.stage_rank), m, out)
     local handle = capi.handle('schedule', out[0], 'schedule_close')
     lib.schedule_set_weights(handle:get(), capi.const[weights[description.weights]])
-    if description.max_live then lib.schedule_set_max_live(handle:get(), count(description.max_live, ranks, m)) end
-    for rank = 0, ranks - 1 do
-        local own = placement.own(stage_rank, rank)
-        local s, list = recorder(where, ranks, rank, own, stages, m)
-        for _, action in ipairs(collect(description, where, s, list, #own, m)) do
-            lib.schedule_add(handle:get(), rank, capi.const['PPL_' .. action.kind], action.stage, action.microbatch,
-                action.overlap)
-        end
-    end
+    if description.max_live then lib.schedule_set_max_live(handle:get(), count(description, description.max_live, ranks, m)) end
+    add_actions(description, where, handle:get(), shape)
     return compiled(description, handle)
 end
 

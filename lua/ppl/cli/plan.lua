@@ -1,5 +1,6 @@
 -- plan.lua - `ppl plan WHAT`: compiles a schedule, proves it, simulates it, and draws its timeline and each rank's memory.
--- WHAT is a training script, a schedule's .lua or .csv file, or a built-in's name. Trains nothing.
+-- WHAT is a training script, a schedule's .lua or .csv file, or a built-in's name, with options: interleaved:chunks=3. Trains
+-- nothing.
 local config = require 'ppl.config'
 local costs_of = require 'ppl.costs'
 local events = require 'ppl.events'
@@ -62,39 +63,40 @@ local function read_costs(text, stages)
     return costs_of.parse(text, stages)
 end
 
+-- A schedule's formula for this plan, and '=' or 'at most'; nil where it says nothing.
+local function formula(compiled, name, of)
+    if not compiled.description then return nil end
+    return compiled.description:formula(name, compiled.ranks, compiled.microbatches, of)
+end
+
 -- Rows by rank: tasks, busy and idle time, span idle, peak activations as planned and by the schedule's formula.
 local function rank_rows(compiled, sim)
     local rows, own = {}, compiled.plan:get()
-    local description = compiled.description
     for rank = 0, compiled.ranks - 1 do
         local busy, first, last = 0, math.huge, 0
         for _, task in ipairs(sim.rows[rank + 1]) do
             busy, first, last = busy + task.finish - task.begin, math.min(first, task.begin), math.max(last, task.finish)
         end
+        local span_idle = last - first - busy
+        local memory, is = formula(compiled, 'memory', rank)
         rows[rank + 1] = {
             rank = rank, tasks = tonumber(capi.lib.plan_length(own, rank)), busy = busy, idle = sim.iteration - busy,
-            bubble_ratio = sim.iteration > 0 and 1 - busy / sim.iteration or 0, span_idle = math.max(0, last - first - busy),
+            bubble_ratio = sim.iteration > 0 and 1 - busy / sim.iteration or 0,
+            span_idle = span_idle > 1e-9 * sim.iteration and span_idle or 0, -- sums of rounded times
             peak_activations = capi.lib.plan_peak_live(own, rank),
-            memory = description and description.memory and description.memory(compiled.ranks, compiled.microbatches, rank) or nil,
+            memory = memory, memory_is = is,
         }
     end
     return rows
 end
 
-local function columns(time)
+local function columns(time, memory_is)
     return {
         { key = 'rank', title = 'rank' }, { key = 'tasks', title = 'tasks' }, { key = 'busy', title = 'busy', format = time },
         { key = 'idle', title = 'idle', format = time }, { key = 'bubble_ratio', title = 'bubble ratio', format = tables.percent },
         { key = 'span_idle', title = 'span idle', format = time }, { key = 'peak_activations', title = 'peak act' },
-        { key = 'memory', title = 'by formula' },
+        { key = 'memory', title = memory_is == 'at most' and 'at most' or 'by formula' },
     }
-end
-
--- Idle time of a rank by the schedule's formula; nil where it has none.
-local function formula(compiled, costs)
-    local description = compiled.description
-    if not description or not description.bubble then return nil end
-    return description.bubble(compiled.ranks, compiled.microbatches, costs_of.mean(costs), description.chunks)
 end
 
 local function print_tasks(compiled)
@@ -108,7 +110,28 @@ local function print_tasks(compiled)
     end
 end
 
-local function print_text(compiled, sim, rows, idle, timed)
+-- Idle times by the schedule's formulas, which are about one step of equal stages: { idle_by_formula, idle_by_formula_is,
+-- span_idle_by_formula, span_idle_by_formula_is }.
+local function formulas_of(compiled, costs)
+    local mean, result = costs_of.mean(costs), {}
+    result.idle_by_formula, result.idle_by_formula_is = formula(compiled, 'bubble', mean)
+    result.span_idle_by_formula, result.span_idle_by_formula_is = formula(compiled, 'span', mean)
+    return result
+end
+
+local function formula_lines(formulas, time)
+    local lines = {}
+    for _, entry in ipairs { { 'idle_by_formula', 'idle' }, { 'span_idle_by_formula', 'span idle' } } do
+        local value, is = formulas[entry[1]], formulas[entry[1] .. '_is']
+        if value then
+            lines[#lines + 1] = ('%s time of a rank in one step of equal stages, by formula: %s%s'):format(entry[2],
+                is == '=' and '' or is .. ' ', time(value))
+        end
+    end
+    return lines
+end
+
+local function print_text(compiled, sim, rows, formulas, timed)
     local time = timed and function(x) return tables.ms(x) .. ' ms' end or function(x) return ('%g'):format(x) end
     local d = compiled.description
     print(('schedule %s: %d ranks, %d stages, %d microbatches'):format(compiled.name, compiled.ranks, compiled.stages,
@@ -117,28 +140,31 @@ local function print_text(compiled, sim, rows, idle, timed)
     print()
     for _, line in ipairs(events.timeline(sim.rows,
         { unit = timed and 'ms' or '', with_stage = compiled.stages > compiled.ranks }).lines) do print(line) end
-    print('\n' .. tostring(tables.new(columns(time), rows)))
+    print('\n' .. tostring(tables.new(columns(time, rows[1].memory_is), rows)))
     print(('\nmakespan %s, bubble ratio %s (idle / iteration), bubble overhead %s (idle / ideal), largest span idle %s'):format(
         time(sim.makespan), tables.percent(sim.bubble_ratio), tables.percent(sim.bubble_overhead), time(sim.span_idle)))
-    if idle then print(('idle time of a rank by formula: %s'):format(time(idle))) end
+    for _, line in ipairs(formula_lines(formulas, time)) do print(line) end
     print('complete, in order, free of deadlock')
 end
 
-local function print_json(compiled, sim, rows, idle)
+local function print_json(compiled, sim, rows, formulas)
     local cells = {}
     for rank, row in ipairs(compiled:cells()) do cells[rank] = json.list(row) end
-    print(json.text({
+    local result = {
         schedule = compiled.name, ranks = compiled.ranks, stages = compiled.stages, microbatches = compiled.microbatches,
         makespan = sim.makespan, iteration = sim.iteration, bubble_ratio = sim.bubble_ratio,
-        bubble_overhead = sim.bubble_overhead, span_idle = sim.span_idle, idle_by_formula = idle, by_rank = rows, actions = cells,
-    }, { 'schedule', 'ranks', 'stages', 'microbatches', 'makespan', 'iteration', 'bubble_ratio', 'bubble_overhead', 'span_idle',
-        'idle_by_formula', 'rank' }))
+        bubble_overhead = sim.bubble_overhead, span_idle = sim.span_idle, by_rank = rows, actions = cells,
+    }
+    for key, value in pairs(formulas) do result[key] = value end
+    print(json.text(result, { 'schedule', 'ranks', 'stages', 'microbatches', 'makespan', 'iteration', 'bubble_ratio',
+        'bubble_overhead', 'span_idle', 'idle_by_formula', 'idle_by_formula_is', 'span_idle_by_formula',
+        'span_idle_by_formula_is', 'rank' }))
 end
 
 function plan.run(arguments)
     local values, rest = options.parse('ppl plan', SPEC, arguments)
     if values.help then
-        print('usage: ppl plan SCRIPT.lua|SCHEDULE.lua|FILE.csv|NAME [options]\n\nbuilt-in schedules: ' ..
+        print('usage: ppl plan SCRIPT.lua|SCHEDULE.lua|FILE.csv|NAME[:option=value,...] [options]\n\nbuilt-in schedules: ' ..
             table.concat(schedules.names(), ', ') .. '\n\n' .. options.help(SPEC))
         return 0
     end
@@ -150,13 +176,13 @@ function plan.run(arguments)
     local costs = read_costs(values.costs, compiled.stages)
     local steps = values.steps and options.integer('--steps', values.steps, 1, 10000) or 1
     local sim = events.simulate(compiled, costs, steps)
-    local rows, idle = rank_rows(compiled, sim), formula(compiled, costs)
+    local rows, formulas = rank_rows(compiled, sim), formulas_of(compiled, costs)
     if values.csv then compiled:write(values.csv) end
     if values.json then
-        print_json(compiled, sim, rows, idle)
+        print_json(compiled, sim, rows, formulas)
     else
         local timed = values.costs and values.costs:match('%.json$') ~= nil
-        print_text(compiled, sim, rows, idle, timed)
+        print_text(compiled, sim, rows, formulas, timed)
         if values.tasks then print_tasks(compiled) end
         if trainer then print('\nmemory of each rank:\n' .. tostring(trainer:memory())) end
     end

@@ -1,5 +1,5 @@
 -- schedules/init.lua - the built-in schedules by name, and finding a schedule by what a script says: a description, a
--- built-in's name, or the path of a .lua or .csv file.
+-- built-in's name, or the path of a .lua or .csv file; with options behind a colon, or as a table.
 local check = require 'ppl.check'
 local fail = require 'ppl.fail'
 local nearest = require 'ppl.nearest'
@@ -30,15 +30,49 @@ local function from_file(path)
 end
 schedules.from_file = from_file
 
--- what: a description, name or path. Gives a description, or nil and the path of a CSV file.
+-- 'interleaved:chunks=3' -> 'interleaved', { chunks = 3 }; a text without options as it is, nil.
+function schedules.parse(text)
+    local name, rest = text:match('^(.-):([%w_-]+%s*=.*)$')
+    if not name then return text, nil end
+    local values = {}
+    for entry in (rest .. ','):gmatch('(.-),') do
+        local key, value = entry:match('^%s*([%w_-]+)%s*=%s*(%-?%d+)%s*$')
+        if not key then fail('schedule %s: %s is no option, want name=number', name, check.show(entry)) end
+        if values[key] then fail('schedule %s: option %s stands twice', name, key) end
+        values[key] = tonumber(value)
+    end
+    return name, values
+end
+
+-- A name, or the path of a Lua file.
+local function named(name)
+    if BUILT_IN[name] then return require('ppl.schedules.' .. BUILT_IN[name]) end
+    if name:match('%.lua$') then return from_file(name) end
+    return fail('schedule %s: is unknown%s, want one of %s, or the path of a .lua or .csv file', name,
+        nearest.hint(name, schedules.names()), table.concat(schedules.names(), ', '))
+end
+
+-- what: a description, name or path, the latter two with options ('hanayo:waves=2', { name = 'hanayo', waves = 2 }). Gives a
+-- description, or nil and the path of a CSV file.
 function schedules.find(what)
     if schedule.is(what) then return what end
-    if type(what) ~= 'string' then fail('schedule: is %s, want a name, a path or ppl.schedule { ... }', check.show(what)) end
-    if BUILT_IN[what] then return require('ppl.schedules.' .. BUILT_IN[what]) end
-    if what:match('%.csv$') then return nil, what end
-    if what:match('%.lua$') then return from_file(what) end
-    return fail('schedule %s: is unknown%s, want one of %s, or the path of a .lua or .csv file', what,
-        nearest.hint(what, schedules.names()), table.concat(schedules.names(), ', '))
+    local name, values = what, nil
+    if type(what) == 'string' then
+        name, values = schedules.parse(what)
+    elseif type(what) == 'table' and type(what.name) == 'string' then
+        name, values = what.name, {}
+        for key, value in pairs(what) do
+            if key ~= 'name' then values[key] = value end
+        end
+    else
+        fail('schedule: is %s, want a name, a path, { name = ... } or ppl.schedule { ... }', check.show(what))
+    end
+    if name:match('%.csv$') then
+        if values and next(values) then fail('schedule %s: option %s: a CSV file takes none', name, next(values)) end
+        return nil, name
+    end
+    local description = named(name)
+    return values and schedule.configure(description, values) or description
 end
 
 -- The checked schedule for so many stages (ranks = stages / chunks) and microbatches. options: stages, ranks (optional:
@@ -56,7 +90,7 @@ function schedules.compile(what, options)
     end
     local chunks = description.chunks
     local stages = options.stages or (options.ranks or 1) * chunks
-    local where = 'schedule ' .. description.name
+    local where = 'schedule ' .. description:label()
     if stages % chunks ~= 0 then fail('%s: %d stages, want a multiple of its %d chunks', where, stages, chunks) end
     local ranks = stages / chunks
     if options.ranks and options.ranks ~= ranks then
