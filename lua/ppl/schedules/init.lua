@@ -9,7 +9,9 @@ local schedules = {}
 
 -- name -> file of this folder
 local BUILT_IN = {
-    naive = 'naive', gpipe = 'gpipe', afab = 'gpipe', ['1f1b'] = '1f1b', ['zb-h1'] = 'zb-h1',
+    naive = 'naive', gpipe = 'gpipe', afab = 'gpipe', ['1f1b'] = '1f1b', ['eager-1f1b'] = 'eager-1f1b',
+    interleaved = 'interleaved', ['looped-bfs'] = 'looped-bfs', ['zb-h1'] = 'zb-h1', ['zb-h2'] = 'zb-h2', ['zb-v'] = 'zb-v',
+    ['dualpipe-v'] = 'dualpipe-v', pipedream = 'pipedream', ['pipedream-2bw'] = 'pipedream-2bw',
 }
 
 function schedules.names() return nearest.keys(BUILT_IN) end
