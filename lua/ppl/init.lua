@@ -12,8 +12,9 @@ ppl.nn = require 'ppl.nn'
 -- Eager tensors: ppl.tensor { { 1, 2 }, { 3, 4 } }, ppl.zeros { 2, 3 }, ppl.randn { 2, 3 }, ppl.concat({ a, b }, dim).
 ppl.tensor, ppl.zeros, ppl.randn = eager.tensor, eager.zeros, eager.randn
 ppl.concat = require 'ppl.tensor'.concat
--- ppl.schedule { name, rank = function(s) ... end }.
+-- ppl.schedule { name, rank = function(s) ... end }, ppl.schedule.greedy { name, priority, memory }.
 ppl.schedule = schedule
+schedule.greedy = require 'ppl.greedy'.new
 -- Sources of data: ppl.data.text, ppl.data.table, ppl.data.iterator.
 ppl.data = require 'ppl.data'
 -- Optimizers.

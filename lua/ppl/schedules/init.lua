@@ -11,7 +11,8 @@ local schedules = {}
 local BUILT_IN = {
     naive = 'naive', gpipe = 'gpipe', afab = 'gpipe', ['1f1b'] = '1f1b', ['eager-1f1b'] = 'eager-1f1b',
     interleaved = 'interleaved', ['looped-bfs'] = 'looped-bfs', ['zb-h1'] = 'zb-h1', ['zb-h2'] = 'zb-h2', ['zb-v'] = 'zb-v',
-    ['dualpipe-v'] = 'dualpipe-v', pipedream = 'pipedream', ['pipedream-2bw'] = 'pipedream-2bw',
+    ['v-half'] = 'v-half', ['v-min'] = 'v-min', ['dualpipe-v'] = 'dualpipe-v', hanayo = 'hanayo', pipedream = 'pipedream',
+    ['pipedream-2bw'] = 'pipedream-2bw',
 }
 
 function schedules.names() return nearest.keys(BUILT_IN) end
