@@ -72,16 +72,14 @@ void ppl_host_budget(int64_t limit) {
 
 // Runs every HOOK_INSTRUCTIONS of the interpreter; the JIT compiler is off, or it would not.
 static void on_count(lua_State *L, lua_Debug *at) {
-    const char *what = NULL;
-    if (budget && (instructions += HOOK_INSTRUCTIONS) > budget)
-        what = "is still running after all the instructions it may take";
-    if (!atomic_load(&watched) && atomic_load(&interrupted)) {
-        atomic_store(&interrupted, false);
-        what = "interrupted";
+    if (!atomic_load(&watched) && atomic_exchange(&interrupted, false)) {
+        lua_pushliteral(L, "interrupted");
+        lua_error(L);
     }
-    if (!what) return;
+    if (!budget || (instructions += HOOK_INSTRUCTIONS) <= budget) return;
     lua_getinfo(L, "Sl", at);
-    lua_pushfstring(L, "%s:%d: %s", at->short_src, at->currentline, what);
+    lua_pushfstring(L, "%s:%d: is still running after all the instructions it may take", at->short_src,
+                    at->currentline);
     lua_error(L);
 }
 

@@ -4,13 +4,13 @@ local ppl = require 'ppl'
 local nn = ppl.nn
 
 local cfg = ppl.config {
-    model = { layers = 4, dim = 128, heads = 4, context = 128, dropout = 0 },
+    model = { layers = 4, dim = 96, heads = 3, context = 64, dropout = 0 },
     pipeline = { stages = 2, microbatches = 4, schedule = '1f1b', cut = 'even', threads = 0 },
     -- Every Debian system has the licences.
     data = { files = { '/usr/share/common-licenses/GPL-3', '/usr/share/common-licenses/Apache-2.0',
         '/usr/share/common-licenses/MPL-2.0', '/usr/share/common-licenses/GFDL-1.3' }, held_out = 0.05 },
-    train = { steps = 400, batch = 16, lr = 2e-3, warmup = 20, decay = 'cosine', weight_decay = 0.1, clip = 1.0, dtype = 'auto',
-        seed = 1, eval_every = 100, save_every = 0 },
+    train = { steps = 800, batch = 16, lr = 4e-3, warmup = 20, decay = 'cosine', weight_decay = 0.1, clip = 1.0, dtype = 'auto',
+        seed = 1, eval_every = 200, save_every = 0 },
     sample = { prompt = 'The ', tokens = 300, temperature = 0.7, top_k = 40 },
 }
 local train = cfg.train

@@ -4,11 +4,11 @@ local ppl = require 'ppl'
 local nn = ppl.nn
 
 local cfg = ppl.config {
-    model = { layers = 4, dim = 128, heads = 4, kv_heads = 2, context = 128, theta = 10000 },
+    model = { layers = 4, dim = 96, heads = 6, kv_heads = 2, context = 64, theta = 10000 },
     pipeline = { stages = 2, microbatches = 4, schedule = 'zb-h1', cut = 'even' },
     data = { files = { '/usr/share/common-licenses/GPL-3', '/usr/share/common-licenses/Apache-2.0' }, held_out = 0.05 },
     sample = { prompt = 'The ', tokens = 200 },
-    train = { steps = 200, batch = 16, lr = 2e-3, clip = 1.0, dtype = 'auto', seed = 1 },
+    train = { steps = 400, batch = 16, lr = 4e-3, clip = 1.0, dtype = 'auto', seed = 1 },
 }
 
 return ppl.trainer {

@@ -26,11 +26,14 @@ function check.set(...)
     return set
 end
 
--- A whole number within low .. high (either may be nil); default where value is nil.
+local LARGEST = 2 ^ 31 - 1 -- what the engine's int32_t holds
+
+-- A whole number within low .. high (nil: 2^31 - 1 on either side); default where value is nil.
 function check.integer(where, value, low, high, default)
     if value == nil then value = default end
-    if type(value) ~= 'number' or value % 1 ~= 0 or (low and value < low) or (high and value > high) then
-        local range = high and ('%d to %d'):format(low or 0, high) or low and ('%d or more'):format(low) or ''
+    if type(value) ~= 'number' or value % 1 ~= 0 or value < (low or -LARGEST) or value > (high or LARGEST) then
+        local large = type(value) == 'number' and value > LARGEST
+        local range = (high or large) and ('%d to %d'):format(low or 0, high or LARGEST) or low and ('%d or more'):format(low) or ''
         fail('%s: is %s, want a whole number%s', where, show(value), range ~= '' and ' of ' .. range or '')
     end
     return value
@@ -74,5 +77,8 @@ function check.name(where, value, known, default)
     fail('%s: is %s%s, want one of %s', where, show(value),
         type(value) == 'string' and nearest.hint(value, names) or '', table.concat(names, ', '))
 end
+
+-- A seed: what a double holds exactly.
+function check.seed(where, value, default) return check.integer(where, value, 0, 2 ^ 53, default) end
 
 return check

@@ -57,7 +57,7 @@ function data.text(options)
     local settings = {
         files = files, context = check.integer('ppl.data.text: context', options.context, 1),
         held_out = check.number('ppl.data.text: held_out', options.held_out, 0, 0.9, 0.05),
-        seed = check.integer('ppl.data.text: seed', options.seed, 0, nil, 1),
+        seed = check.seed('ppl.data.text: seed', options.seed, 1),
     }
     local self = open_text(settings, 0)
     if settings.held_out > 0 then
@@ -185,7 +185,7 @@ function data.table(options)
         end
     end
     local shuffle = check.boolean('ppl.data.table: shuffle', options.shuffle, true)
-    local seed = check.integer('ppl.data.table: seed', options.seed, 0, nil, 1)
+    local seed = check.seed('ppl.data.table: seed', options.seed, 1) % 2 ^ 31
     local epoch, places
     local function next_step(step, batch)
         local result = {}

@@ -135,7 +135,7 @@ function eager.zeros(shape, options) return open('zeros', options or {}, shape, 
 function eager.randn(shape, options)
     local rest = {}
     for key, value in pairs(options or {}) do rest[key] = value end
-    local seed, name, std = rest.seed or 0, rest.name or 'randn', rest.std or 1
+    local seed, name, std = check.seed('randn: seed', rest.seed, 0), rest.name or 'randn', rest.std or 1
     rest.seed, rest.name, rest.std = nil, nil, nil
     local t = open('randn', rest, shape, nil, 'f32')
     lib.tensor_fill(t.handle:get(), types.param_spec('randn', t.shape, { init = 'normal', std = std }), seed, name)
@@ -148,7 +148,7 @@ function eager.scope(f)
     local outer = scope
     scope = {}
     local mine = scope
-    local ok, result = pcall(f)
+    local ok, result = xpcall(f, fail.keep_stack)
     scope = outer
     for _, handle in ipairs(mine) do handle:close() end
     if not ok then error(result, 0) end

@@ -34,7 +34,10 @@ function fail.usage(format, ...)
     error(setmetatable({ usage = true, message = text }, usage), 0)
 end
 
--- The words of whatever pcall caught.
-function fail.text(err) return tostring(err) end
+-- For xpcall where an error is thrown on: the library's own faults keep the stack they came from.
+function fail.keep_stack(err)
+    if type(err) == 'string' and err:sub(1, #LIBRARY - 1) == LIBRARY:sub(2) then return debug.traceback(err, 2) end
+    return err
+end
 
 return fail

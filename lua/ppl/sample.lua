@@ -60,7 +60,7 @@ function methods:sample(prompt, n, options)
     n = check.integer('sample: n', n, 0, nil, 200)
     local temperature = check.number('sample: temperature', options.temperature, 0, nil, 0.8)
     local top_k = check.integer('sample: top_k', options.top_k, 0, nil, 40)
-    local random = generator(check.integer('sample: seed', options.seed, 0, nil, 1))
+    local random = generator(check.seed('sample: seed', options.seed, 1) % 2 ^ 31)
     local weights = {}
     for _, info in ipairs(self:parameter_list()) do weights[info.name] = self:tensor(info.name) end
     local function parameter(path) return weights[path] end

@@ -182,6 +182,7 @@ end
 -- reshape { 2, 3 } or reshape(2, 3); one dim may be -1: what is left.
 function Tensor:reshape(dims, ...)
     if type(dims) ~= 'table' then dims = { dims, ... } end
+    if #dims > capi.const.PPL_MAX_DIMS then fail('reshape: has %d dims, want %d at most', #dims, capi.const.PPL_MAX_DIMS) end
     local list, known, open = {}, 1, nil
     for i, n in ipairs(dims) do
         list[i] = check.integer(('reshape: dim %d'):format(i - 1), n, -1)

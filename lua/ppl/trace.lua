@@ -60,10 +60,7 @@ function Context:layer() return self.layers[#self.layers] end
 function Context:with(f)
     local before = current
     current = self
-    local ok, result = xpcall(f, function(err) -- keeps the stack of the library's own faults
-        if type(err) == 'string' and err:sub(1, 6) == '<ppl>/' then return debug.traceback(err, 2) end
-        return err
-    end)
+    local ok, result = xpcall(f, fail.keep_stack)
     current = before
     if not ok then error(result, 0) end
     return result

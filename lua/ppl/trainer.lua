@@ -77,7 +77,7 @@ local function check_options(options)
     return {
         batch = batch, pipeline = check_pipeline(options, batch), dtype = check_dtype(options.dtype),
         steps = check.integer('trainer: steps', options.steps, 1, nil, 100),
-        seed = check.integer('trainer: seed', options.seed, 0, nil, 1),
+        seed = check.seed('trainer: seed', options.seed, 1),
         clip = options.clip ~= nil and optim.check_clip('trainer: clip', options.clip) or nil,
         device = check.name('trainer: device', options.device, { 'cpu', 'reference', 'emulated' }, 'cpu'),
         name = check.text('trainer: name', options.name, trainer.command.name or 'run'),

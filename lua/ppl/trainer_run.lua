@@ -51,7 +51,21 @@ function methods:open()
     return out[0]
 end
 
-function methods:steps_done() return self.run and tonumber(lib.run_step(self.run:get())) or 0 end
+function methods:steps_done()
+    if self.closed then return self.done_when_closed end
+    return self.run and tonumber(lib.run_step(self.run:get())) or 0
+end
+
+-- Calls f while signals stop the run after its current step instead of raising errors. Calls may nest.
+function methods:watched(f)
+    local outer = self.is_watched
+    self.is_watched = true
+    if not outer then lib.host_watch(self:open()) end
+    local a, b, c = f()
+    self.is_watched = outer
+    if not outer then lib.host_watch(nil) end
+    return a, b, c
+end
 
 -- How many steps may be handed over at once.
 function methods:group_limit() return math.min(KEEP_STEPS, self.data.ahead or KEEP_STEPS) end
@@ -63,9 +77,7 @@ function methods:advance(n)
     if self.data.feed then
         while self.data.fed < self:steps_done() + n and not self.data.ended do self.data:feed(self.batch) end
     end
-    lib.host_watch(run)
-    local ok, words, status = try.run_steps(run, n, done)
-    lib.host_watch(nil)
+    local ok, words, status = self:watched(function() return try.run_steps(run, n, done) end)
     if not ok and status ~= 'stopped' then
         self.failed = words
         fail('%s', words)
@@ -98,19 +110,27 @@ function methods:step(n)
     return self:record(self:steps_done() - 1)
 end
 
--- run:evaluate(steps): mean loss over so many batches of the held-out data (or all it has; of a queue 8 at most), dropout
--- off; nil where there is no such data.
-function methods:evaluate(steps)
+-- The mean loss over so many batches of the held-out data, and whether a signal stopped it.
+function methods:try_evaluate(steps)
     if not self.eval_data then return nil end
-    steps = check.integer('evaluate: steps', steps, 1, nil, self.eval_steps)
     if self.eval_data.samples then steps = math.min(steps, math.ceil(self.eval_data.samples / self.batch)) end
     if self.eval_data.feed then
         steps = math.min(steps, self.eval_data.ahead)
         for _ = 1, steps do self.eval_data:feed(self.batch) end
     end
     local loss = capi.new('double[1]')
-    lib.run_evaluate(self:open(), self.eval_data:get(), steps, loss)
-    return loss[0]
+    local ok, words, status = self:watched(function() return try.run_evaluate(self:open(), self.eval_data:get(), steps, loss) end)
+    if not ok and status ~= 'stopped' then fail('%s', words) end
+    local stopped = lib.host_interrupted() or not ok
+    return ok and loss[0] or nil, stopped
+end
+
+-- run:evaluate(steps): mean loss over so many batches of the held-out data (or all it has; of a queue 8 at most), dropout
+-- off; nil where there is no such data.
+function methods:evaluate(steps)
+    local loss, stopped = self:try_evaluate(check.integer('evaluate: steps', steps, 1, nil, self.eval_steps))
+    if stopped then fail('evaluate: interrupted') end
+    return loss
 end
 
 -- run:use_schedule(s): another schedule (name, path or ppl.schedule) on the same stages, between steps; weights stay.
@@ -185,7 +205,9 @@ end
 -- Stops the ranks and frees everything; safe twice.
 function methods:close()
     if self.closed then return end
+    self.done_when_closed = self:steps_done()
     self.closed = true
+    if self.is_watched then lib.host_watch(nil) end
     if self.run then self.run:close() end
     self.schedule:close()
     self.trace:graph():close()

@@ -2,6 +2,7 @@
 -- checkpoints. Before: a script's trainer. After: summary.lua prints what it gives.
 local capi = require 'ppl.capi'
 local directory = require 'ppl.run_directory'
+local fail = require 'ppl.fail'
 local progress = require 'ppl.progress'
 
 local training = {}
@@ -30,7 +31,7 @@ local function run_group(self, state, n)
     state.peak_bytes = state.peak_bytes or self:total_memory()
     local now, eval_loss = self:steps_done(), nil
     if not stopped and self.eval_data and (now == self.steps or (self.eval_every > 0 and now % self.eval_every == 0)) then
-        eval_loss = self:evaluate()
+        eval_loss, stopped = self:try_evaluate(self.eval_steps)
         state.eval_loss = eval_loss
     end
     for step = before, now - 1 do
@@ -67,7 +68,9 @@ function training.run(self)
     local state = { directory = directory.open(command.run, self) }
     local line = progress.new { steps = self.steps, first = first, quiet = command.quiet }
     if not command.quiet then line:say(tostring(self)) end
-    local ok, stopped = pcall(loop, self, state, line)
+    local ok, stopped = self:watched(function()
+        return xpcall(function() return loop(self, state, line) end, fail.keep_stack)
+    end)
     line:close()
     if not ok then
         if state.last then state.directory:close() else state.directory:discard() end

@@ -1,6 +1,7 @@
 -- types.lua - dtypes and shapes between Lua and the engine: names to numbers, lists to structs, and how they print.
 local capi = require 'ppl.capi'
 local check = require 'ppl.check'
+local fail = require 'ppl.fail'
 
 local types = {}
 
@@ -42,7 +43,7 @@ end
 function types.check_shape(where, list)
     check.table(where .. ': shape', list)
     if #list > capi.const.PPL_MAX_DIMS then
-        require 'ppl.fail' ('%s: has %d dims, want %d at most', where, #list, capi.const.PPL_MAX_DIMS)
+        fail('%s: has %d dims, want %d at most', where, #list, capi.const.PPL_MAX_DIMS)
     end
     for i, n in ipairs(list) do check.integer(('%s: dim %d'):format(where, i - 1), n, 1) end
     return types.shape(list)
@@ -56,6 +57,7 @@ end
 
 -- A ppl_type of a dtype name and a list of dims.
 function types.to_engine(where, dtype, shape)
+    if #shape > capi.const.PPL_MAX_DIMS then fail('%s: has %d dims, want %d at most', where, #shape, capi.const.PPL_MAX_DIMS) end
     local t = capi.new('ppl_type')
     t.dtype, t.ndim = types.dtype(where, dtype), #shape
     for i = 0, capi.const.PPL_MAX_DIMS - 1 do t.dim[i] = shape[i + 1] or 1 end

@@ -6,7 +6,7 @@ top=$(pwd)
 here=$(mktemp -d)
 trap 'rm -rf "$here"' EXIT
 passed=0 failed=0
-small='--layers 2 --dim 32 --context 32 --batch 4'
+small='--layers 2 --dim 48 --context 32 --batch 4'
 
 # case NAME CONDITION-COMMAND...: the condition says why it fails on stdout.
 check() {

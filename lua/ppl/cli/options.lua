@@ -1,5 +1,6 @@
 -- options.lua - reading a subcommand's options: `--name value`, `--name=value`, `-p value` and flags. An unknown one is
 -- wrong usage that names the nearest.
+local config = require 'ppl.config'
 local fail = require 'ppl.fail'
 local nearest = require 'ppl.nearest'
 
@@ -18,10 +19,11 @@ local function names(spec)
     return list
 end
 
--- Gives values by name without dashes (flags: true; each value also in order as .all = { { name, value } }) and the other
--- arguments. unknown(name, value or nil, next) -> how many further arguments it took, handles options of a script.
+-- Gives values by name without dashes (flags: true) and the other arguments. --config and --set also go to config.pending,
+-- in order. unknown(name, value or nil, next) -> how many further arguments it took, handles options of a script.
 function options.parse(command, spec, arguments, unknown)
-    local values, rest = { all = {} }, {}
+    local values, rest = {}, {}
+    config.pending = {}
     local i = 1
     while i <= #arguments do
         local word = arguments[i]
@@ -38,7 +40,8 @@ function options.parse(command, spec, arguments, unknown)
             end
             local key = option.name:gsub('^%-+', '')
             values[key] = option.value and value or true
-            table.insert(values.all, { name = key, value = values[key] })
+            if key == 'config' then table.insert(config.pending, { kind = 'file', path = value }) end
+            if key == 'set' then table.insert(config.pending, { kind = 'set', text = value }) end
         elseif word:match('^%-.') and not word:match('^%-%d') then
             if not unknown then
                 fail.usage('%s: unknown option of %s%s; %s --help lists them', name, command, nearest.hint(name, names(spec)), command)
@@ -50,6 +53,16 @@ function options.parse(command, spec, arguments, unknown)
         i = i + 1
     end
     return values, rest
+end
+
+-- An `unknown` of options.parse that leaves the option to the script's settings.
+function options.pend(name, value, following)
+    if name:sub(1, 2) ~= '--' then fail.usage('%s: unknown option; --help lists them', name) end
+    local taken = value == nil and 1 or 0
+    value = value or following
+    if value == nil then fail.usage('%s: has no value, want %s VALUE', name, name) end
+    table.insert(config.pending, { kind = 'option', name = name:sub(3), value = value })
+    return taken
 end
 
 -- The lines of --help.
@@ -64,8 +77,8 @@ end
 
 function options.integer(name, text, low, high)
     local n = tonumber(text)
-    if not n or n % 1 ~= 0 or n < low or (high and n > high) then
-        fail.usage('%s: is %s, want a whole number of %d or more', name, text, low)
+    if not n or n % 1 ~= 0 or n < low or n > high then
+        fail.usage('%s: is %s, want a whole number of %d to %d', name, text, low, high)
     end
     return n
 end

@@ -1,7 +1,6 @@
 -- plan.lua - `ppl plan WHAT`: compiles a schedule, proves it, simulates it, and draws its timeline and each rank's memory.
 -- WHAT is a training script, a schedule's .lua or .csv file, or a built-in's name, with options: interleaved:chunks=3. Trains
 -- nothing.
-local config = require 'ppl.config'
 local costs_of = require 'ppl.costs'
 local events = require 'ppl.events'
 local fail = require 'ppl.fail'
@@ -28,29 +27,33 @@ local SPEC = {
 }
 
 -- Runs a .lua file: gives a schedule's description or a trainer.
-local function load_lua(path, values)
-    config.pending = {}
-    for _, entry in ipairs(values.all) do
-        if entry.name == 'config' then table.insert(config.pending, { kind = 'file', path = entry.value }) end
-        if entry.name == 'set' then table.insert(config.pending, { kind = 'set', text = entry.value }) end
-    end
+local function load_lua(path)
     local result = require 'ppl.cli.script'.load(path, { quiet = true })
     if schedule.is(result) or require 'ppl.trainer'.is(result) then return result end
     return fail('%s: returns %s, want a trainer or ppl.schedule { ... }', path, type(result))
 end
 
+-- The command line; unknown options are settings where a script is named, and wrong usage elsewhere.
+local function parse(arguments)
+    local is_script = false
+    for _, word in ipairs(arguments) do is_script = is_script or word:match('^[^-].*%.lua$') ~= nil end
+    return options.parse('ppl plan', SPEC, arguments, is_script and options.pend or nil)
+end
+
 -- The compiled schedule of WHAT, and the trainer if it is one's.
 local function compile(what, values)
-    local p = values.ranks and options.integer('--ranks', values.ranks, 1)
-    local m = values.microbatches and options.integer('--microbatches', values.microbatches, 1)
+    local p = values.ranks and options.integer('--ranks', values.ranks, 1, 4096)
+    local m = values.microbatches and options.integer('--microbatches', values.microbatches, 1, 65536)
     local thing = what
     if what:match('%.lua$') then
-        thing = load_lua(what, values)
+        thing = load_lua(what)
     elseif values.config or values.set then
         fail.usage('--%s: is for a training script, want a .lua file', values.config and 'config' or 'set')
     end
     if require 'ppl.trainer'.is(thing) then
-        if p or m then fail.usage('%s: is a training script, want --set pipeline... instead of -p and -m', what) end
+        if p or m then
+            fail.usage('%s: is a training script, want --set pipeline.stages=P and --set pipeline.microbatches=M', what)
+        end
         return thing.schedule, thing
     end
     if what:match('%.csv$') then return schedules.compile(what, { ranks = p, microbatches = m }) end
@@ -162,7 +165,7 @@ local function print_json(compiled, sim, rows, formulas)
 end
 
 function plan.run(arguments)
-    local values, rest = options.parse('ppl plan', SPEC, arguments)
+    local values, rest = parse(arguments)
     if values.help then
         print('usage: ppl plan SCRIPT.lua|SCHEDULE.lua|FILE.csv|NAME[:option=value,...] [options]\n\nbuilt-in schedules: ' ..
             table.concat(schedules.names(), ', ') .. '\n\n' .. options.help(SPEC))

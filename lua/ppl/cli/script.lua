@@ -38,24 +38,10 @@ end
 
 -- Reads the command line: the path, what the library takes, and what ppl.config is to have.
 local function parse(arguments)
-    config.pending = {}
     local names = {}
     for i, option in ipairs(SPEC) do names[i] = option.name:sub(3) end
     config.command_options = names
-    local values, rest = options.parse('ppl', SPEC, arguments, function(name, value, following)
-        if name:sub(1, 2) ~= '--' then fail.usage('%s: unknown option; --help lists them', name) end
-        local taken = value == nil and 1 or 0
-        value = value or following
-        if value == nil then fail.usage('%s: has no value, want %s VALUE', name, name) end
-        table.insert(config.pending, { kind = 'option', name = name:sub(3), value = value })
-        return taken
-    end)
-    -- Files and single settings count in the order of the command line, options of the script after them.
-    for i = #values.all, 1, -1 do
-        local entry = values.all[i]
-        if entry.name == 'config' then table.insert(config.pending, 1, { kind = 'file', path = entry.value }) end
-        if entry.name == 'set' then table.insert(config.pending, 1, { kind = 'set', text = entry.value }) end
-    end
+    local values, rest = options.parse('ppl', SPEC, arguments, options.pend)
     if #rest > 1 then fail.usage('%s: is one argument too many, want options after the script', rest[2]) end
     return rest[1], values
 end
@@ -85,10 +71,7 @@ function script.load(path, values)
         name = path:match('([^/]*)%.lua$'), script = path,
     }
     fail.script = path
-    local ok, result = xpcall(function() return chunk() end, function(err)
-        if type(err) == 'string' and err:sub(1, 6) == '<ppl>/' then return debug.traceback(err, 2) end
-        return err
-    end)
+    local ok, result = xpcall(chunk, fail.keep_stack)
     config.on_declare, fail.script = nil, nil
     if not ok then
         if type(result) == 'table' and result.helped then return nil, true end
