@@ -35,7 +35,7 @@ schedules.from_file = from_file
 
 -- 'interleaved:chunks=3' -> 'interleaved', { chunks = 3 }; a text without options as it is, nil.
 function schedules.parse(text)
-    local name, rest = text:match('^(.-):([%w_-]+%s*=.*)$')
+    local name, rest = text:match('^(.-):%s*([%w_-]+%s*=.*)$')
     if not name then return text, nil end
     local values = {}
     for entry in (rest .. ','):gmatch('(.-),') do
