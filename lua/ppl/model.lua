@@ -56,19 +56,21 @@ local function split(text)
     return list
 end
 
--- Marks the layers whose backward computes their forward again instead of keeping its values: 'none', 'all', or a list of
--- layers by index or name.
+-- Marks the layers whose backward computes their forward again instead of keeping its values: 'none', 'full' (all but the
+-- last: its backward comes at once), 'every 2' (every second one of those), or a list of layers by index or name.
 function model.recompute(context, what)
     local names, graph = context.layer_names, context:graph():get()
     if what == 'none' then return end
     local list = what
-    if what == 'all' then
+    local every = what == 'full' and 1 or type(what) == 'string' and tonumber(what:match('^every (%d+)$'))
+    if every == 0 then fail('pipeline.recompute: is every 0, want every 1 or more') end
+    if every then
         list = {}
-        for i in ipairs(names) do list[i] = i - 1 end
+        for i = 0, #names - 2, every do list[#list + 1] = i end
     elseif type(what) == 'string' then
         list = split(what)
     end
-    if type(list) ~= 'table' then fail('pipeline.recompute: is %s, want \'none\', \'all\' or a list of layers', check.show(what)) end
+    if type(list) ~= 'table' then fail('pipeline.recompute: is %s, want \'none\', \'full\', \'every 2\' or a list of layers', check.show(what)) end
     for _, entry in ipairs(list) do
         lib.graph_recompute(graph, layer_index('pipeline.recompute', entry, names, 0), 1)
     end

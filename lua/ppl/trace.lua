@@ -23,7 +23,7 @@ local Context = {}
 Context.__index = Context
 
 local function new_context(fields)
-    fields.scopes, fields.counts, fields.layers = {}, {}, {}
+    fields.scopes, fields.counts, fields.layers, fields.specs = {}, {}, {}, {}
     return setmetatable(fields, Context)
 end
 
@@ -144,9 +144,20 @@ function Context:param(name, shape, options)
     local where = 'parameter ' .. path
     shape = types.check_shape(where, shape)
     if self.given then return self.parameter(path, shape) end
+    local spec = types.param_spec(where, shape, options)
     local out = capi.new('ppl_value[1]')
-    lib.graph_param(self.backend.handle:get(), path, #shape, capi.array('int64_t', shape),
-        types.param_spec(where, shape, options), out)
+    lib.graph_param(self.backend.handle:get(), path, #shape, capi.array('int64_t', shape), spec, out)
+    self.specs[path] = self.specs[path] or spec
+    return wrap(self.backend, out[0])
+end
+
+-- A parameter of another layer, by its whole name: how it begins is said where it was first used, or else by options.
+function Context:tied(path, shape, options)
+    local first = not self.given and self.specs[path]
+    if not first then return self:param('/' .. path, shape, options) end
+    local out = capi.new('ppl_value[1]')
+    shape = types.check_shape('parameter ' .. path, shape)
+    lib.graph_param(self.backend.handle:get(), path, #shape, capi.array('int64_t', shape), first, out)
     return wrap(self.backend, out[0])
 end
 

@@ -94,8 +94,8 @@ end
 -- ppl.trainer { ... }. model, loss: layers. data: a source; eval_data: one to evaluate on (default: what data held out).
 -- pipeline: stages (1), ranks (stages / chunks), microbatches (4), schedule ('1f1b': a name or path, with options as in
 -- 'interleaved:chunks=3' or { name = 'interleaved', chunks = 3 }, or ppl.schedule), cut ('even', or a list of the layers, by
--- index or name, where stages 1 and on begin), threads (of a rank; 0: cores / ranks), recompute ('none', 'all' or layers:
--- their backward computes the forward again instead of keeping its values).
+-- index or name, where stages 1 and on begin), threads (of a rank; 0: cores / ranks), recompute ('none', 'full', 'every 2'
+-- or layers: their backward computes the forward again instead of keeping its values).
 -- optimizer (adamw, lr 1e-3), steps (100), batch: samples of a step (8), dtype ('auto'), seed (1), clip: norm or { mode,
 -- norm }. device: 'cpu', 'reference', 'emulated' (then costs = { f, i, w: seconds of each stage's part, latency, update }).
 -- eval_every, save_every: steps between (0: at the end alone); eval_steps: batches of an evaluation. sample: { prompt,

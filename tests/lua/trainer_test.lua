@@ -28,7 +28,7 @@ return function(T)
     T.case('trainer: losses are the same over stages, cuts and schedules', function()
         local want
         for _, p in ipairs { { stages = 1 }, { stages = 2 }, { stages = 2, cut = { 1 } }, { stages = 3, schedule = 'gpipe' },
-            { stages = 5, schedule = 'zb-h1' }, { stages = 2, schedule = 'naive' }, { stages = 2, recompute = 'all' } } do
+            { stages = 5, schedule = 'zb-h1' }, { stages = 2, schedule = 'naive' }, { stages = 2, recompute = 'full' } } do
             p.microbatches, p.threads = 4, 1
             local run = make(T, { pipeline = p })
             local got = losses(run, 4)
@@ -157,7 +157,8 @@ return function(T)
         local run = make(T, { device = 'emulated', costs = { f = 0.002, i = 0.002, w = 0.002 },
             pipeline = { stages = 4, microbatches = 8, schedule = '1f1b' }, batch = 8 })
         run:step(2)
-        T.near(run:timings().rows[2].f, 0.002, 0.0015)
+        local took = run:timings().rows[2].f -- a loaded machine may take longer, none less
+        T.truthy(took >= 0.00199, ('F took %.6f s, want 0.002 at least'):format(took))
         run:close()
     end)
     T.case('trainer: options are checked before anything starts', function()

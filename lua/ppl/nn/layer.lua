@@ -49,6 +49,11 @@ function Layer.param(_, name, shape, options)
     return trace.current('param'):param(name, shape, options)
 end
 
+-- A parameter of another layer, by its whole name: self:tied('embed.token.weight', { 256, 64 }).
+function Layer.tied(_, name, shape, options)
+    return trace.current('tied'):tied(name, shape, options)
+end
+
 -- layer(x) inside a forward. A sublayer runs in the scope of the field that holds it.
 function Layer:__call(x)
     local ctx = trace.current('layer ' .. self.name)

@@ -6,14 +6,15 @@ local tensor = require 'ppl.tensor'
 local keys = check.set('name', 'inputs', 'outputs', 'bias', 'act', 'std', 'tie', 'weight')
 
 local function forward(self, x)
-    local w = self:param(self.tie and '/' .. self.tie or 'weight', { self.outputs, self.inputs }, { std = self.std })
+    local shape, options = { self.outputs, self.inputs }, { std = self.std }
+    local w = self.tie and self:tied(self.tie, shape, options) or self:param('weight', shape, options)
     local b = self.bias and self:param('bias', { self.outputs }, { init = 'zeros' }) or nil
     return x:linear(w, b, self.act)
 end
 
 -- nn.linear { inputs, outputs, bias = true, act = 'none', std = 0.02, tie }, or nn.linear(inputs, outputs).
 -- x (..., inputs) -> (..., outputs). weight (outputs, inputs), bias (outputs). tie: the name of a parameter to use as the
--- weight, as in 'embed.token.weight'.
+-- weight, as in 'embed.token.weight'; it begins as it does where it was first used.
 local function linear(options, outputs)
     if type(options) == 'number' then options = { inputs = options, outputs = outputs } end
     check.keys('nn.linear', options, keys)
