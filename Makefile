@@ -92,7 +92,7 @@ _test: _all unit_bins
 	  $(test_bins:build/release/%=build/address+undefined/%) $(test_bins:build/release/%=build/thread/%) \
 	  $(wildcard tests/lua/run.lua) $(sort $(wildcard tests/e2e/*.sh))
 _test-full: _test
-	$(Q)PPL_TEST_FULL=1 tests/run $(test_bins)
+	$(Q)PPL_TEST_FULL=1 tests/run $(test_bins) $(wildcard tests/lua/run.lua)
 
 bless: all
 	$(Q)PPL_BLESS=1 ./ppl tests/lua/run.lua
