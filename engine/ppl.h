@@ -374,7 +374,8 @@ typedef struct ppl_data ppl_data;
  * part: 0 training, 1 held out; held_out: the fraction kept from the end of each file. Files are memory-mapped. */
 ppl_status ppl_data_text(const char *const *files, int32_t count, int32_t context, double held_out, int32_t part,
                          uint64_t seed, ppl_data **out);
-/* A queue that Lua fills: inputs by name; ppl_data_push hands over one step's samples. */
+/* A queue that Lua fills: inputs by name; ppl_data_push hands over one step's samples, at most steps_ahead of them before
+ * they are used: nothing waits, a push too many and a step too early are PPL_ERR_DATA. */
 ppl_status ppl_data_queue(int32_t inputs, const char *const *names, const ppl_type *sample_types, int32_t steps_ahead,
                           ppl_data **out);
 /* One step's samples of all inputs, in their order, each (samples, ...) as F32 or I32 by its type; copies. */
@@ -429,15 +430,18 @@ typedef struct ppl_run_options {
 ppl_status ppl_run_open(const ppl_run_options *options, ppl_graph *graph, const ppl_schedule *schedule, ppl_data *data,
                         ppl_run **out);
 void ppl_run_close(ppl_run *r);
-/* Hands the ranks n steps at once, chained without a barrier, and waits for them. done: steps completed, also on failure. */
+/* Hands the ranks n steps at once, chained without a barrier, and waits for them. done: steps completed, also on failure.
+ * Data that ends: the steps that it has are done, then PPL_ERR_DATA. After any other failure the run may be read, loaded
+ * (which revives it) and closed. */
 ppl_status ppl_run_steps(ppl_run *r, int64_t n, int64_t *done);
-/* May be called from a signal handler: the run stops after the current step with PPL_ERR_STOPPED. */
+/* May be called from a signal handler: the run stops after the current step with PPL_ERR_STOPPED; between steps, the next
+ * call for steps or evaluation does. */
 void ppl_run_interrupt(ppl_run *r);
-/* Mean loss over `steps` batches of `data`, dropout off, nothing updated. */
+/* Mean loss over the targets of `steps` batches of `data` from its first on, dropout off, nothing updated. */
 ppl_status ppl_run_evaluate(ppl_run *r, ppl_data *data, int64_t steps, double *loss);
 /* Between steps; weights and optimizer state stay. Same stages; placement and ranks may differ. */
 ppl_status ppl_run_use_schedule(ppl_run *r, const ppl_schedule *schedule);
-int64_t ppl_run_step(const ppl_run *r);         /* steps done since the run began or was loaded */
+int64_t ppl_run_step(const ppl_run *r);         /* the next step: those done, before a loaded checkpoint too */
 const ppl_plan *ppl_run_plan(const ppl_run *r); /* borrowed until the schedule changes */
 
 typedef struct ppl_step_record {
@@ -445,7 +449,7 @@ typedef struct ppl_step_record {
     double loss, lr, grad_norm; /* norm before clipping */
     double weight;              /* of the loss: targets that count */
     double begin, end;          /* seconds since the run opened: first task's begin, last task's end */
-    int64_t tokens;             /* elements of the first input */
+    int64_t tokens;             /* elements of the first input that is i32 (else of the first), padding left out */
     double bubble_ratio;        /* measured: idle / iteration time, over all ranks */
     int64_t link_bytes;         /* that crossed from rank to rank */
     int32_t clipped;            /* 1: the update was scaled */
@@ -456,7 +460,7 @@ ppl_status ppl_run_record(const ppl_run *r, int64_t step, ppl_step_record *out);
 
 typedef struct ppl_stage_stats {
     int32_t stage, rank, first_layer, layers;
-    int64_t parameters;                                       /* numbers */
+    int64_t parameters;                                       /* numbers; a tied one counts in its first stage */
     double f_median, f_p95, i_median, i_p95, w_median, w_p95; /* seconds; a B counts into i and w by its two parts */
     double u_median;                                          /* optimizer step */
     double flops_f, flops_b;                                  /* of one microbatch, by the operators' cost rules */
@@ -499,7 +503,8 @@ typedef enum ppl_part { PPL_PART_WEIGHT = 0, PPL_PART_GRADIENT, PPL_PART_MOMENT1
 ppl_status ppl_run_read(const ppl_run *r, int32_t index, int32_t part, double *data);
 ppl_status ppl_run_write(ppl_run *r, int32_t index, int32_t part, const double *data);
 /* safetensors. save writes masters (F32) under the parameters' names, and with `state` the optimizer's moments and the
- * step; to a temporary file that is renamed at the end. load wants every parameter present with its shape, or changes nothing. */
+ * step; to a temporary file that is renamed at the end. load wants every parameter present with its shape, or changes nothing;
+ * where the file has no state, moments are zero and the next step is 0. */
 ppl_status ppl_run_save(const ppl_run *r, const char *path, int32_t state);
 ppl_status ppl_run_load(ppl_run *r, const char *path);
 /* Chrome trace of the traced steps. */
