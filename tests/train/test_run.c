@@ -394,7 +394,7 @@ static void test_interrupt(void **state) {
 // ---- memory ----
 
 static atomic_bool counting;
-static atomic_int allocations;
+static atomic_int allocations, fails_at; // fails_at: the allocation, counted from 1, that fails; 0 none
 void *__real_malloc(size_t bytes);
 void *__real_calloc(size_t n, size_t bytes);
 void *__real_realloc(void *p, size_t bytes);
@@ -404,24 +404,81 @@ void *__wrap_calloc(size_t n, size_t bytes);
 void *__wrap_realloc(void *p, size_t bytes);
 void *__wrap_aligned_alloc(size_t alignment, size_t bytes);
 
-static void count(void) {
-    if (atomic_load(&counting)) atomic_fetch_add(&allocations, 1);
+static bool count(void) { // false: this one fails
+    return !atomic_load(&counting) || atomic_fetch_add(&allocations, 1) + 1 != atomic_load(&fails_at);
 }
 void *__wrap_malloc(size_t bytes) {
-    count();
-    return __real_malloc(bytes);
+    return count() ? __real_malloc(bytes) : NULL;
 }
 void *__wrap_calloc(size_t n, size_t bytes) {
-    count();
-    return __real_calloc(n, bytes);
+    return count() ? __real_calloc(n, bytes) : NULL;
 }
 void *__wrap_realloc(void *p, size_t bytes) {
-    count();
-    return __real_realloc(p, bytes);
+    return count() ? __real_realloc(p, bytes) : NULL;
 }
 void *__wrap_aligned_alloc(size_t alignment, size_t bytes) {
-    count();
-    return __real_aligned_alloc(alignment, bytes);
+    return count() ? __real_aligned_alloc(alignment, bytes) : NULL;
+}
+
+static void count_from(int32_t failing) {
+    atomic_store(&fails_at, failing);
+    atomic_store(&allocations, 0);
+    atomic_store(&counting, true);
+}
+
+// Each allocation of a call fails once (of many, some): the call says so, gives everything back, and works the next time.
+static void fail_each(const char *name, ppl_status (*call)(void *), void *arg) {
+    for (int32_t n = 1;; n += 1 + n / 40) {
+        count_from(n);
+        ppl_status st = call(arg);
+        atomic_store(&counting, false);
+        bool failed = atomic_load(&allocations) >= n;
+        if (failed && st != PPL_ERR_MEMORY)
+            fail_msg("%s, allocation %d: status %d, '%s'", name, n, st, st ? ppl_error() : "");
+        if (!failed && st != PPL_OK) fail_msg("%s: %s", name, ppl_error());
+        if (!failed) break;
+    }
+}
+
+typedef struct parts {
+    test_trainer t;
+    ppl_run_options o;
+    ppl_schedule *other;
+    char path[96];
+} parts;
+
+static ppl_status open_again(void *arg) {
+    parts *p = arg;
+    ppl_run *r = NULL;
+    ppl_status st = ppl_run_open(&p->o, p->t.graph, p->t.schedule, p->t.data, &r);
+    ppl_run_close(r);
+    return st;
+}
+static ppl_status change_schedule(void *arg) {
+    return ppl_run_use_schedule(((parts *)arg)->t.run, ((parts *)arg)->other);
+}
+static ppl_status save(void *arg) {
+    return ppl_run_save(((parts *)arg)->t.run, ((parts *)arg)->path, 1);
+}
+static ppl_status load(void *arg) {
+    return ppl_run_load(((parts *)arg)->t.run, ((parts *)arg)->path);
+}
+
+static void test_memory_ends(void **state) {
+    (void)state;
+    test_case c = test_usual;
+    parts p = {.other = schedule_make(ORDER_V, 2, 8, 2), .o = test_options(&c)};
+    snprintf(p.path, sizeof p.path, "%s.safetensors", test_text());
+    test_open(&c, &p.t);
+    test_steps(&p.t, 2);
+    fail_each("open", open_again, &p);
+    fail_each("use_schedule", change_schedule, &p);
+    fail_each("save", save, &p);
+    fail_each("load", load, &p);
+    unlink(p.path);
+    ppl_schedule_close(p.other);
+    test_goes_on(&p.t, &c, 2, 2);
+    test_trainer_close(&p.t);
 }
 
 static void test_no_allocation(void **state) {
@@ -433,14 +490,12 @@ static void test_no_allocation(void **state) {
             c.dtype = dtype;
             c.clip = clip;
             c.copy_links = dtype == PPL_BF16;
-            atomic_store(&counting, true);
-            atomic_store(&allocations, 0);
+            count_from(0);
             test_open(&c, &t);
             assert_true(atomic_load(&allocations) > 100); // the count counts
             atomic_store(&counting, false);
             test_steps(&t, 1);
-            atomic_store(&allocations, 0);
-            atomic_store(&counting, true);
+            count_from(0);
             test_steps(&t, 10);
             atomic_store(&counting, false);
             assert_int_equal(atomic_load(&allocations), 0);
@@ -453,7 +508,7 @@ int main(void) {
         cmocka_unit_test(test_options_refused), cmocka_unit_test(test_data_refused), cmocka_unit_test(test_records),
         cmocka_unit_test(test_stats),           cmocka_unit_test(test_parameters),   cmocka_unit_test(test_checkpoint),
         cmocka_unit_test(test_evaluate),        cmocka_unit_test(test_use_schedule), cmocka_unit_test(test_interrupt),
-        cmocka_unit_test(test_no_allocation),
+        cmocka_unit_test(test_no_allocation),   cmocka_unit_test(test_memory_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
