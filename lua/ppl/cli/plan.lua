@@ -5,6 +5,7 @@ local costs_of = require 'ppl.costs'
 local events = require 'ppl.events'
 local fail = require 'ppl.fail'
 local json = require 'ppl.json'
+local nearest = require 'ppl.nearest'
 local options = require 'ppl.cli.options'
 local schedule = require 'ppl.schedule'
 local schedules = require 'ppl.schedules'
@@ -164,11 +165,29 @@ local function print_json(compiled, sim, rows, formulas)
         'span_idle_by_formula_is', 'rank' }))
 end
 
+-- A line for each built-in schedule: its name, its options with their defaults, and what it is.
+local function list_schedules()
+    local lines = {}
+    for _, name in ipairs(schedules.names()) do
+        local description = schedules.find(name)
+        for option, default in pairs(description.defaults) do name = ('%s:%s=%d'):format(name, option, default) end
+        lines[#lines + 1] = ('  %-24s %s'):format(name, description.doc)
+    end
+    return table.concat(lines, '\n')
+end
+
+local function unknown(name)
+    local known = {}
+    for i, option in ipairs(SPEC) do known[i] = option.name end
+    fail.usage('%s: unknown option of ppl plan%s; ppl plan --help lists them; a schedule\'s own stand behind its name, as in ' ..
+        'interleaved:chunks=3', name, nearest.hint(name, known))
+end
+
 function plan.run(arguments)
     local values, rest = parse(arguments)
     if values.help then
-        print('usage: ppl plan SCRIPT.lua|SCHEDULE.lua|FILE.csv|NAME[:option=value,...] [options]\n\nbuilt-in schedules: ' ..
-            table.concat(schedules.names(), ', ') .. '\n\n' .. options.help(SPEC))
+        print('usage: ppl plan SCRIPT.lua|SCHEDULE.lua|FILE.csv|NAME[:option=value,...] [options]\n\n' .. options.help(SPEC) ..
+            '\n\nbuilt-in schedules, with their options\' defaults:\n' .. list_schedules())
         return 0
     end
     if #rest ~= 1 then
