@@ -34,11 +34,18 @@ local function load_lua(path)
     return fail('%s: returns %s, want a trainer or ppl.schedule { ... }', path, type(result))
 end
 
+local function unknown(name)
+    local known = {}
+    for i, option in ipairs(SPEC) do known[i] = option.name end
+    fail.usage('%s: unknown option of ppl plan%s; ppl plan --help lists them; a schedule\'s own stand behind its name, as in ' ..
+        'interleaved:chunks=3', name, nearest.hint(name, known))
+end
+
 -- The command line; unknown options are settings where a script is named, and wrong usage elsewhere.
 local function parse(arguments)
     local is_script = false
     for _, word in ipairs(arguments) do is_script = is_script or word:match('^[^-].*%.lua$') ~= nil end
-    return options.parse('ppl plan', SPEC, arguments, is_script and options.pend or nil)
+    return options.parse('ppl plan', SPEC, arguments, is_script and options.pend or unknown)
 end
 
 -- The compiled schedule of WHAT, and the trainer if it is one's.
@@ -174,13 +181,6 @@ local function list_schedules()
         lines[#lines + 1] = ('  %-24s %s'):format(name, description.doc)
     end
     return table.concat(lines, '\n')
-end
-
-local function unknown(name)
-    local known = {}
-    for i, option in ipairs(SPEC) do known[i] = option.name end
-    fail.usage('%s: unknown option of ppl plan%s; ppl plan --help lists them; a schedule\'s own stand behind its name, as in ' ..
-        'interleaved:chunks=3', name, nearest.hint(name, known))
 end
 
 function plan.run(arguments)
