@@ -2,7 +2,9 @@
 // nothing beyond their outputs, and refuse ids that are out of range. Products are left out: oneDNN promises less.
 #include "base/memory.h"
 #include "device/cpu/cpu.h"
+#include "device/cpu/rope_table.h"
 #include "ops/op.h"
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,6 +30,7 @@ static const entry entries[] = {
     {PPL_OP_LAYERNORM, "xcc", {{0}, {1e-5}}},
     {PPL_OP_RMSNORM, "xc", {{0}, {1e-5}}},
     {PPL_OP_ROPE, "x", {{6, 1, 0}, {100}}},
+    {PPL_OP_ROPE, "x", {{6, 1, 1}, {100}}},
     {PPL_OP_ACT, "x", {{PPL_ACT_RELU}, {0}}},
     {PPL_OP_ACT, "x", {{PPL_ACT_GELU_TANH}, {0}}},
     {PPL_OP_ACT, "x", {{PPL_ACT_GELU_ERF}, {0}}},
@@ -227,11 +230,26 @@ static void test_f64(void **state) {
     assert_string_equal(ppl_error(), "add: input 0 is f64, want f32 or bf16 on the cpu device");
 }
 
+// One table for equal angles, as long as somebody uses it.
+static void test_rope_table(void **state) {
+    (void)state;
+    const ppl_rope_table *a, *b, *c;
+    assert_int_equal(ppl_rope_table_get(5, 4, 100, &a), PPL_OK);
+    assert_int_equal(ppl_rope_table_get(5, 4, 100, &b), PPL_OK);
+    assert_int_equal(ppl_rope_table_get(5, 4, 101, &c), PPL_OK);
+    assert_ptr_equal(a, b);
+    assert_ptr_not_equal(a, c);
+    ppl_rope_table_free(a);
+    assert_true(b->turn[0] == 1 && b->turn[2] == 0);               // position 0: no turn
+    assert_true(fabsf(b->turn[3 * 4 + 1] - 0.955336f) < 1e-6f);    // cos(3 * 100^(-2/4))
+    assert_true(fabsf(b->turn[3 * 4 + 2 + 1] - 0.29552f) < 1e-6f); // and its sine
+    ppl_rope_table_free(b), ppl_rope_table_free(c), ppl_rope_table_free(NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_instruction_sets),
-        cmocka_unit_test(test_ids),
+        cmocka_unit_test(test_threads),    cmocka_unit_test(test_instruction_sets),
+        cmocka_unit_test(test_rope_table), cmocka_unit_test(test_ids),
         cmocka_unit_test(test_f64),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

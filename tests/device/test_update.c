@@ -165,6 +165,30 @@ static void test_cpu(void **state) {
     ppl_free(want), ppl_free(is), ppl_free(first);
 }
 
+// A parameter stepped in two calls, split anywhere, has the bits of one call.
+static void test_cpu_split(void **state) {
+    (void)state;
+    const ppl_optimizer_options o = {
+        .kind = PPL_ADAMW, .lr = 0.01, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
+    const int64_t splits[] = {1, 15, 16, 4097, N - 1};
+    arrays *want = ppl_alloc(sizeof *want), *is = ppl_alloc(sizeof *is);
+    double square;
+    step_on(&ppl_device_cpu, 1, want, &o, N, 2, &square);
+    for (int s = 0; s < 5; s++) {
+        const void *grads[USES];
+        fill(is);
+        ppl_update u = update_of(is, &o, splits[s], 2, grads);
+        ppl_cpu_update(&u, 1);
+        u.n = N - splits[s];
+        u.weight = u.weight_out = is->w + splits[s], u.copy = is->copy + splits[s];
+        u.moment1 = u.moment1_out = is->m + splits[s], u.moment2 = u.moment2_out = is->v + splits[s];
+        for (int k = 0; k < 2; k++) grads[k] = is->g[k] + splits[s];
+        ppl_cpu_update(&u, 1);
+        assert_memory_equal(is, want, sizeof *is);
+    }
+    ppl_free(want), ppl_free(is);
+}
+
 static void test_cpu_refuses(void **state) {
     (void)state;
     ppl_device *d = open_device(&ppl_device_cpu, 1);
@@ -180,6 +204,7 @@ int main(void) {
         cmocka_unit_test(test_sgd),
         {.name = "cpu avx2", .test_func = test_cpu, .initial_state = "avx2"},
         {.name = "cpu avx512", .test_func = test_cpu, .initial_state = "avx512"},
+        cmocka_unit_test(test_cpu_split),
         cmocka_unit_test(test_cpu_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-src += engine/device/cpu/device.c engine/device/cpu/kernels.c engine/device/cpu/gemm.c
+src += engine/device/cpu/device.c engine/device/cpu/kernels.c engine/device/cpu/gemm.c engine/device/cpu/rope_table.c
 isa_src += engine/device/cpu/add.c engine/device/cpu/mul.c engine/device/cpu/scale.c engine/device/cpu/embedding.c
 isa_src += engine/device/cpu/layernorm.c engine/device/cpu/rmsnorm.c engine/device/cpu/rope.c engine/device/cpu/act.c
 isa_src += engine/device/cpu/softmax.c engine/device/cpu/dropout.c engine/device/cpu/reshape.c
