@@ -13,9 +13,10 @@ enum { WIDE = 8 }; // 64-bit lanes
 PPL_VEC wide wide_set(uint64_t x) {
     return _mm512_set1_epi64((long long)x);
 }
+// Even 32-bit words of one, odd ones of the other.
 PPL_VEC wide wide_blend(wide even, wide odd) {
     return _mm512_mask_blend_epi32(0xaaaa, even, odd);
-} // of 32-bit words
+}
 // What is added to the first counter: in this order the words come out in theirs.
 PPL_VEC wide wide_count(void) {
     return _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);

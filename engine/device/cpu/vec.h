@@ -56,12 +56,13 @@ PPL_VEC v16 v16_mul(v16 x, v16 y) {
 PPL_VEC v16 v16_div(v16 x, v16 y) {
     return PPL_VEC_2(v16, _mm512_div_ps, _mm256_div_ps, x, y);
 }
+// x y + z, and z - x y: rounded once.
 PPL_VEC v16 v16_fma(v16 x, v16 y, v16 z) {
     return PPL_VEC_3(v16, _mm512_fmadd_ps, _mm256_fmadd_ps, x, y, z);
-} // x y + z
+}
 PPL_VEC v16 v16_fnma(v16 x, v16 y, v16 z) {
     return PPL_VEC_3(v16, _mm512_fnmadd_ps, _mm256_fnmadd_ps, x, y, z);
-} // z - x y
+}
 PPL_VEC v16 v16_sqrt(v16 x) {
     return PPL_VEC_1(v16, _mm512_sqrt_ps, _mm256_sqrt_ps, x);
 }
