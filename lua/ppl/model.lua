@@ -70,7 +70,9 @@ function model.recompute(context, what)
     elseif type(what) == 'string' then
         list = split(what)
     end
-    if type(list) ~= 'table' then fail('pipeline.recompute: is %s, want \'none\', \'full\', \'every 2\' or a list of layers', check.show(what)) end
+    if type(list) ~= 'table' then
+        fail('pipeline.recompute: is %s, want \'none\', \'full\', \'every 2\' or a list of layers', check.show(what))
+    end
     for _, entry in ipairs(list) do
         lib.graph_recompute(graph, layer_index('pipeline.recompute', entry, names, 0), 1)
     end
