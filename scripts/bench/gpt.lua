@@ -33,7 +33,7 @@ local run = ppl.trainer {
         next = batch_of,
     },
     pipeline = { stages = cfg.pipeline.stages, microbatches = cfg.pipeline.microbatches, schedule = cfg.pipeline.schedule, threads = 1 },
-    optimizer = ppl.adamw { lr = 3e-4, beta2 = 0.95, weight_decay = 0.1, clip = { mode = 'before', norm = 1.0 } },
+    optimizer = ppl.adamw { lr = 3e-4, betas = { 0.9, 0.95 }, weight_decay = 0.1, clip = { mode = 'before', norm = 1.0 } },
     batch = cfg.train.batch, dtype = cfg.train.dtype, steps = 1000000,
 }
 
