@@ -30,27 +30,63 @@ function costs.check(where, value, stages)
     }
 end
 
--- "F=1,I=1,W=1,latency=0.1,update=0"; B=2 stands for I and W in equal parts. usage: raises wrong usage.
-function costs.parse(text, stages)
-    local value = {}
-    for entry in text:gmatch('[^,]+') do
-        local name, number = entry:match('^%s*(%a+)%s*=%s*([%d.eE+-]+)%s*$')
-        number = tonumber(number)
-        local key = name and name:lower()
-        if not number or number < 0 then fail.usage('--costs: %s is no cost, want F=1,I=1,W=1 or a costs.json', entry) end
-        if key == 'b' then
-            value.i, value.w = number / 2, number / 2
-        elseif check.set('f', 'i', 'w', 'latency', 'update')[key] then
-            value[key] = number
-        else
-            fail.usage('--costs: %s is unknown, want F, I, W, B, latency or update', name)
-        end
+-- "1" as a number, "1:2:1:1" as a list of one a stage; nil where it is neither.
+local function numbers(text)
+    local list = {}
+    for part in (text .. ':'):gmatch('([^:]*):') do
+        local number = part:match('^%s*[%d.eE+-]+%s*$') and tonumber(part)
+        if not number or number < 0 or number == math.huge then return nil end
+        list[#list + 1] = number
     end
-    return costs.check('--costs', value, stages)
+    return #list == 1 and list[1] or list
 end
 
--- The costs of a file that a run wrote (costs.json).
-function costs.read(path, stages)
+local function half(value)
+    if type(value) == 'number' then return value / 2 end
+    local list = {}
+    for i, number in ipairs(value) do list[i] = number / 2 end
+    return list
+end
+
+-- "F=1,I=1:2:1:1,W=1,latency=0.1,update=0" as a table for costs.check: one number for all stages or one a stage; B=2 stands
+-- for I and W in equal parts. option: what errors call it. known: set of the names that it may hold. Raises wrong usage.
+local function entries(option, text, known, want)
+    local value = {}
+    for entry in text:gmatch('[^,]+') do
+        local name, rest = entry:match('^%s*(%a+)%s*=(.*)$')
+        local number, key = rest and numbers(rest), name and name:lower()
+        if not number then fail.usage('%s: %s is no cost, want %s', option, entry, want) end
+        if not known[key] then fail.usage('%s: %s is unknown, want %s', option, name, want) end
+        if type(number) == 'table' and (key == 'latency' or key == 'update') then
+            fail.usage('%s: %s has a value a stage, want one number', option, name)
+        end
+        if key == 'b' then
+            value.i, value.w = half(number), half(number)
+        else
+            value[key] = number
+        end
+    end
+    return value
+end
+
+local COSTS = check.set('f', 'i', 'w', 'b', 'latency', 'update')
+
+-- The table of such a text, for costs.check, which then knows the stages. usage: raises wrong usage.
+function costs.read_text(text)
+    return entries('--costs', text, COSTS, 'F=1,I=1,W=1[,B=2][,latency=0][,update=0], one value or one a stage as in F=1:2:1:1, ' ..
+        'or a costs.json')
+end
+
+function costs.parse(text, stages) return costs.check('--costs', costs.read_text(text), stages) end
+
+-- "latency=0.1" of --link: the latency.
+function costs.link(text)
+    local value = entries('--link', text, check.set('latency'), 'latency=0.1')
+    return value.latency or fail.usage('--link: has no latency, want latency=0.1')
+end
+
+-- The table of a file that a run wrote (costs.json), for costs.check.
+function costs.read_file(path)
     local root = require 'ppl.yaml'.open(path)
     local value = require 'ppl.yaml'.value(root)
     if type(value) ~= 'table' or type(value.stages) ~= 'table' then fail('%s: has no stages, want the costs.json of a run', path) end
@@ -58,8 +94,10 @@ function costs.read(path, stages)
     for s, stage in ipairs(value.stages) do
         for _, key in ipairs { 'f', 'i', 'w' } do result[key][s] = stage[key] end
     end
-    return costs.check(path, result, stages)
+    return result
 end
+
+function costs.read(path, stages) return costs.check(path, costs.read_file(path), stages) end
 
 -- A ppl_costs, and what keeps its arrays alive.
 function costs.to_engine(value)
