@@ -18,16 +18,18 @@ local function label(task, width, with_stage)
     return text .. FILL[task.kind]:rep(width - #text)
 end
 
+local function paint(kind, text, options) return options.plain and text or terminal.paint(kind, text) end
+
 -- Columns of a row: a task covers those whose middle lies in it, and at least one if its column is free. Tasks that took no
 -- time (updates that cost nothing) are left out.
-local function draw_row(tasks, first, scale, width, with_stage)
+local function draw_row(tasks, first, scale, width, options)
     local cells, at = {}, 0
     for _, task in ipairs(tasks) do
         local from = math.max(at, math.floor((task.begin - first) * scale + 0.5))
         local to = math.min(width, math.max(from + 1, math.floor((task.finish - first) * scale + 0.5)))
         if to > from and task.finish > task.begin then
             cells[#cells + 1] = ('.'):rep(from - at)
-            cells[#cells + 1] = terminal.paint(task.kind, label(task, to - from, with_stage))
+            cells[#cells + 1] = paint(task.kind, label(task, to - from, options.with_stage), options)
             at = to
         end
     end
@@ -35,17 +37,18 @@ local function draw_row(tasks, first, scale, width, with_stage)
     return table.concat(cells)
 end
 
-local function legend(kinds)
+local function legend(kinds, options)
     local parts = {}
     for _, entry in ipairs(LEGEND) do
-        if kinds[entry[1]] then parts[#parts + 1] = ('%s%s %s'):format(entry[1], FILL[entry[1]], entry[2]) end
+        if kinds[entry[1]] then parts[#parts + 1] = paint(entry[1], entry[1] .. FILL[entry[1]], options) .. ' ' .. entry[2] end
     end
     parts[#parts + 1] = '. idle'
     return '        ' .. table.concat(parts, '   ')
 end
 
 -- ranks: list (from rank 0) of lists of { kind, stage, microbatch, begin, finish } in order of time, seconds. options:
--- width (columns of time), unit ('ms' or '' for units), with_stage (labels name the stage too).
+-- width (columns of time), unit ('ms' or '' for units), with_stage (labels name the stage too),
+-- plain (no colour, whatever the terminal).
 -- Gives lines of text.
 function timeline.lines(ranks, options)
     options = options or {}
@@ -65,11 +68,11 @@ function timeline.lines(ranks, options)
     end
     local lines = {}
     for r, tasks in ipairs(ranks) do
-        lines[#lines + 1] = ('rank %-2d |%s'):format(r - 1, draw_row(tasks, first, scale, width, options.with_stage))
+        lines[#lines + 1] = ('rank %-2d |%s'):format(r - 1, draw_row(tasks, first, scale, width, options))
     end
     local span = options.unit == '' and ('%g'):format(last - first) or ('%.2f ms'):format((last - first) * 1e3)
     lines[#lines + 1] = '        0' .. (' '):rep(math.max(1, width - 1 - #span)) .. span
-    lines[#lines + 1] = legend(kinds)
+    lines[#lines + 1] = legend(kinds, options)
     return lines
 end
 

@@ -1,24 +1,8 @@
 -- cli_test.lua - subcommands as processes of their own: what they print, --json, exit status, help.
 local yaml = require 'ppl.yaml'
 
--- The program that runs these tests.
-local function program()
-    local pipe = io.popen 'readlink -f /proc/$PPID/exe'
-    local path = pipe:read '*l'
-    pipe:close()
-    return path
-end
-
 return function(T)
-    local ppl = program()
-    -- stdout of a command line and its exit status.
-    local function run(arguments)
-        local pipe = io.popen(('%s %s 2>/dev/null; echo "status $?"'):format(ppl, arguments))
-        local text = pipe:read '*a'
-        pipe:close()
-        local out, status = text:match('^(.*)status (%d+)\n$')
-        return out, tonumber(status)
-    end
+    local run = T.run
 
     T.case('cli: plan draws, proves and counts', function()
         for _, name in ipairs { '1f1b', 'zb-h1', 'gpipe', 'naive' } do

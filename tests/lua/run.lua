@@ -3,8 +3,8 @@
 local ppl = require 'ppl'
 local support = require 'support'
 
-local FILES = { 'names', 'config', 'output', 'tensor', 'trace', 'schedule', 'library', 'greedy', 'snippets', 'data', 'trainer', 'cli',
-    'torch', 'learn', 'equal' }
+local FILES = { 'names', 'config', 'output', 'tensor', 'trace', 'schedule', 'library', 'greedy', 'plan', 'snippets', 'data', 'trainer',
+    'cli', 'torch', 'learn', 'equal' }
 
 local cfg = ppl.config { only = '' }
 for _, name in ipairs(FILES) do

@@ -94,6 +94,28 @@ function support.golden(name, text)
     if want ~= text .. '\n' then error(('%s differs:\n%s\nwant\n%s'):format(path, text, want), 2) end
 end
 
+-- The program that runs these tests.
+local function program()
+    local pipe = io.popen 'readlink -f /proc/$PPID/exe'
+    local path = pipe:read '*l'
+    pipe:close()
+    return path
+end
+
+-- Runs the program with such a command line: its stdout, its exit status and its stderr.
+function support.run(arguments)
+    support.path = support.path or program()
+    local said = support.temporary ''
+    local pipe = io.popen(('%s %s 2>%s; echo "status $?"'):format(support.path, arguments, said))
+    local text = pipe:read '*a'
+    pipe:close()
+    local out, status = text:match('^(.*)status (%d+)\n$')
+    local file = assert(io.open(said, 'rb'))
+    local words = file:read '*a'
+    file:close()
+    return out, tonumber(status), words
+end
+
 -- A path for a file of this test run; removed by support.clean.
 local made = {}
 function support.temporary(text, extension)

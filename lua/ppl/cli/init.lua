@@ -13,7 +13,7 @@ ppl - trains neural networks through a pipeline
 usage: ppl SCRIPT.lua [options]        run a script; if it returns a trainer, train it
        ppl -i SCRIPT.lua [options]     the same, then a prompt with the trainer as `run`
        ppl                             a prompt
-       ppl plan WHAT [options]         compile and prove a schedule (a script, .lua, .csv or a name); draw its timeline
+       ppl plan WHAT [options]         compile and prove a schedule (a script, .lua, .csv or a name); draw or compare it
        ppl devices [options]           what this machine offers
 
   --help       this text; after a script or a subcommand, its own

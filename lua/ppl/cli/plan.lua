@@ -1,31 +1,63 @@
 -- plan.lua - `ppl plan WHAT`: compiles a schedule, proves it, simulates it, and draws its timeline and each rank's memory.
 -- WHAT is a training script, a schedule's .lua or .csv file, or a built-in's name, with options: interleaved:chunks=3. Trains
--- nothing.
+-- nothing. What it shows is made in plan_figures.lua, plan_text.lua, plan_svg.lua and plan_compare.lua.
+local capi = require 'ppl.capi'
+local compare = require 'ppl.plan_compare'
 local costs_of = require 'ppl.costs'
-local events = require 'ppl.events'
 local fail = require 'ppl.fail'
-local json = require 'ppl.json'
 local nearest = require 'ppl.nearest'
 local options = require 'ppl.cli.options'
+local plan_figures = require 'ppl.plan_figures'
+local plan_text = require 'ppl.plan_text'
 local schedule = require 'ppl.schedule'
 local schedules = require 'ppl.schedules'
-local tables = require 'ppl.table'
-local capi = require 'ppl.capi'
 
 local plan = {}
+
+local FORMATS = { 'table', 'csv', 'json', 'svg' }
 
 local SPEC = {
     { name = '--ranks', short = '-p', value = 'P', help = 'ranks (default 4)' },
     { name = '--microbatches', short = '-m', value = 'M', help = 'microbatches (default 8)' },
-    { name = '--costs', value = 'COSTS', help = 'F=1,I=1,W=1[,latency=0][,update=0] of a stage, or a run\'s costs.json' },
+    { name = '--costs', value = 'COSTS', help = 'F=1,I=1,W=1[,B=2][,update=0] of every stage, one value a stage as in F=1:2:1:1, ' ..
+        'or a run\'s costs.json' },
+    { name = '--link', value = 'latency=T', help = 'time from the end of a task to the start of its reader on another rank (default 0)' },
     { name = '--steps', value = 'N', help = 'steps simulated, chained without a barrier; the last is drawn (default 1)' },
-    { name = '--csv', value = 'FILE', help = 'write the compute order in PyTorch\'s form' },
+    { name = '--compare', value = 'A,B,C', help = 'one table of several schedules, each as WHAT is' },
+    { name = '--format', value = 'FORMAT', help = 'table (default), csv (compute order in PyTorch\'s form), json, svg (a picture)' },
+    { name = '--output', short = '-o', value = 'FILE', help = 'write that to a file, whole or not at all' },
+    { name = '--csv', value = 'FILE', help = 'besides, write the compute order in PyTorch\'s form' },
     { name = '--tasks', help = 'print each rank\'s task list' },
     { name = '--config', value = 'FILE', help = 'of a training script' },
     { name = '--set', value = 'A.B=V', help = 'of a training script' },
-    { name = '--json', help = 'print one JSON object' },
+    { name = '--json', help = 'as --format json: print one JSON object' },
     { name = '--help', short = '-h', help = 'this text' },
 }
+
+local HELP = [[
+usage: ppl plan WHAT [options]
+       ppl plan --compare WHAT,WHAT,... [options]
+
+Compiles a schedule, proves that it is complete, in order and free of deadlock, simulates a step and shows where each rank
+works and idles and what it holds. Trains nothing. WHAT is a built-in's name (1f1b, interleaved:chunks=3), a schedule's .lua
+file, a .csv file of compute order, or a training script.
+
+%s
+
+A time has the unit of the costs: that of F=1, or milliseconds with a costs.json. With --compare, a cost of one number is that
+of all layers of a rank: a schedule with several stages a rank shares it among them. A refused schedule stands under the table
+with its reason.
+
+  ppl plan 1f1b -p 8 -m 32                          the picture of one step, as text
+  ppl plan zb-v --format svg --output zb-v.svg      the same as an SVG file
+  ppl plan 1f1b --costs F=2:2:6:2,I=1,W=1           a slow stage
+  ppl plan --compare gpipe,1f1b,zb-h1,zb-v --link latency=0.1
+  ppl plan mine.lua --format csv > mine.csv         for PyTorch's pipelining
+
+Exit status: 0, 1 for a failure (with --compare: if every schedule is refused), 2 for wrong usage.
+
+built-in schedules, with their options' defaults:
+%s]]
 
 -- Runs a .lua file: gives a schedule's description or a trainer.
 local function load_lua(path)
@@ -44,14 +76,22 @@ end
 -- The command line; unknown options are settings where a script is named, and wrong usage elsewhere.
 local function parse(arguments)
     local is_script = false
-    for _, word in ipairs(arguments) do is_script = is_script or word:match('^[^-].*%.lua$') ~= nil end
+    for _, word in ipairs(arguments) do
+        if word:match('^%-%-compare') then return options.parse('ppl plan', SPEC, arguments, unknown) end
+        is_script = is_script or word:match('^[^-].*%.lua$') ~= nil
+    end
     return options.parse('ppl plan', SPEC, arguments, is_script and options.pend or unknown)
+end
+
+-- The values of --ranks and --microbatches, nil where they are not given.
+local function sizes(values)
+    return values.ranks and options.integer('--ranks', values.ranks, 1, 4096),
+        values.microbatches and options.integer('--microbatches', values.microbatches, 1, 65536)
 end
 
 -- The compiled schedule of WHAT, and the trainer if it is one's.
 local function compile(what, values)
-    local p = values.ranks and options.integer('--ranks', values.ranks, 1, 4096)
-    local m = values.microbatches and options.integer('--microbatches', values.microbatches, 1, 65536)
+    local p, m = sizes(values)
     local thing = what
     if what:match('%.lua$') then
         thing = load_lua(what)
@@ -68,108 +108,31 @@ local function compile(what, values)
     return schedules.compile(thing, { ranks = p or 4, microbatches = m or 8 })
 end
 
-local function read_costs(text, stages)
-    if not text then return costs_of.parse('', stages) end
-    if text:match('%.json$') or text:match('%.yaml$') then return costs_of.read(text, stages) end
-    return costs_of.parse(text, stages)
+-- --costs and --link as a table for costs.check, and whether its times are seconds.
+local function read_costs(values)
+    local text = values.costs or ''
+    local timed = text:match('%.json$') ~= nil
+    local costs = (timed or text:match('%.yaml$')) and costs_of.read_file(text) or costs_of.read_text(text)
+    if values.link then costs.latency = costs_of.link(values.link) end
+    return costs, timed
 end
 
--- A schedule's formula for this plan, and '=' or 'at most'; nil where it says nothing.
-local function formula(compiled, name, of)
-    if not compiled.description then return nil end
-    return compiled.description:formula(name, compiled.ranks, compiled.microbatches, of)
-end
-
--- Rows by rank: tasks, busy and idle time, span idle, peak activations as planned and by the schedule's formula.
-local function rank_rows(compiled, sim)
-    local rows, own = {}, compiled.plan:get()
-    for rank = 0, compiled.ranks - 1 do
-        local busy, first, last = 0, math.huge, 0
-        for _, task in ipairs(sim.rows[rank + 1]) do
-            busy, first, last = busy + task.finish - task.begin, math.min(first, task.begin), math.max(last, task.finish)
-        end
-        local span_idle = last - first - busy
-        local memory, is = formula(compiled, 'memory', rank)
-        rows[rank + 1] = {
-            rank = rank, tasks = tonumber(capi.lib.plan_length(own, rank)), busy = busy, idle = sim.iteration - busy,
-            bubble_ratio = sim.iteration > 0 and 1 - busy / sim.iteration or 0,
-            span_idle = span_idle > 1e-9 * sim.iteration and span_idle or 0, -- sums of rounded times
-            peak_activations = capi.lib.plan_peak_live(own, rank),
-            memory = memory, memory_is = is,
-        }
-    end
-    return rows
-end
-
-local function columns(time, memory_is)
-    return {
-        { key = 'rank', title = 'rank' }, { key = 'tasks', title = 'tasks' }, { key = 'busy', title = 'busy', format = time },
-        { key = 'idle', title = 'idle', format = time }, { key = 'bubble_ratio', title = 'bubble ratio', format = tables.percent },
-        { key = 'span_idle', title = 'span idle', format = time }, { key = 'peak_activations', title = 'peak act' },
-        { key = 'memory', title = memory_is == 'at most' and 'at most' or 'by formula' },
-    }
-end
-
-local function print_tasks(compiled)
-    local own, text = compiled.plan:get(), capi.new('char[256]')
-    for rank = 0, compiled.ranks - 1 do
-        print(('rank %d'):format(rank))
-        for at = 0, tonumber(capi.lib.plan_length(own, rank)) - 1 do
-            capi.lib.task_print(own, rank, at, text)
-            print('  ' .. capi.string(text))
+-- --format, or --json's.
+local function format_of(values)
+    local format = values.format or values.json and 'json' or 'table'
+    for _, known in ipairs(FORMATS) do
+        if format == known then
+            if values.json and format ~= 'json' then fail.usage('--format: is %s beside --json, want one of them', format) end
+            return format
         end
     end
+    fail.usage('--format: is %s, want one of %s%s', format, table.concat(FORMATS, ', '), nearest.hint(format, FORMATS))
 end
 
--- Idle times by the schedule's formulas, which are about one step of equal stages: { idle_by_formula, idle_by_formula_is,
--- span_idle_by_formula, span_idle_by_formula_is }.
-local function formulas_of(compiled, costs)
-    local mean, result = costs_of.mean(costs), {}
-    result.idle_by_formula, result.idle_by_formula_is = formula(compiled, 'bubble', mean)
-    result.span_idle_by_formula, result.span_idle_by_formula_is = formula(compiled, 'span', mean)
-    return result
-end
-
-local function formula_lines(formulas, time)
-    local lines = {}
-    for _, entry in ipairs { { 'idle_by_formula', 'idle' }, { 'span_idle_by_formula', 'span idle' } } do
-        local value, is = formulas[entry[1]], formulas[entry[1] .. '_is']
-        if value then
-            lines[#lines + 1] = ('%s time of a rank in one step of equal stages, by formula: %s%s'):format(entry[2],
-                is == '=' and '' or is .. ' ', time(value))
-        end
-    end
-    return lines
-end
-
-local function print_text(compiled, sim, rows, formulas, timed)
-    local time = timed and function(x) return tables.ms(x) .. ' ms' end or function(x) return ('%g'):format(x) end
-    local d = compiled.description
-    print(('schedule %s: %d ranks, %d stages, %d microbatches'):format(compiled.name, compiled.ranks, compiled.stages,
-        compiled.microbatches))
-    if d and d.doc then print(d.doc .. (d.paper and ' (' .. d.paper .. ')' or '')) end
-    print()
-    for _, line in ipairs(events.timeline(sim.rows,
-        { unit = timed and 'ms' or '', with_stage = compiled.stages > compiled.ranks }).lines) do print(line) end
-    print('\n' .. tostring(tables.new(columns(time, rows[1].memory_is), rows)))
-    print(('\nmakespan %s, bubble ratio %s (idle / iteration), bubble overhead %s (idle / ideal), largest span idle %s'):format(
-        time(sim.makespan), tables.percent(sim.bubble_ratio), tables.percent(sim.bubble_overhead), time(sim.span_idle)))
-    for _, line in ipairs(formula_lines(formulas, time)) do print(line) end
-    print('complete, in order, free of deadlock')
-end
-
-local function print_json(compiled, sim, rows, formulas)
-    local cells = {}
-    for rank, row in ipairs(compiled:cells()) do cells[rank] = json.list(row) end
-    local result = {
-        schedule = compiled.name, ranks = compiled.ranks, stages = compiled.stages, microbatches = compiled.microbatches,
-        makespan = sim.makespan, iteration = sim.iteration, bubble_ratio = sim.bubble_ratio,
-        bubble_overhead = sim.bubble_overhead, span_idle = sim.span_idle, by_rank = rows, actions = cells,
-    }
-    for key, value in pairs(formulas) do result[key] = value end
-    print(json.text(result, { 'schedule', 'ranks', 'stages', 'microbatches', 'makespan', 'iteration', 'bubble_ratio',
-        'bubble_overhead', 'span_idle', 'idle_by_formula', 'idle_by_formula_is', 'span_idle_by_formula',
-        'span_idle_by_formula_is', 'rank' }))
+-- The text goes to --output's file, which is then whole or as it was, or is printed.
+local function deliver(values, text)
+    if not values.output then return print(text) end
+    capi.lib.write_file(values.output, text .. '\n', #text + 1)
 end
 
 -- A line for each built-in schedule: its name, its options with their defaults, and what it is.
@@ -183,33 +146,60 @@ local function list_schedules()
     return table.concat(lines, '\n')
 end
 
+local function text_of(format, compiled, figures, shown)
+    if format == 'csv' then return plan_text.csv(compiled) end
+    if format == 'json' then return plan_text.json(compiled, figures) end
+    if format == 'svg' then return require 'ppl.plan_svg'.text(compiled, figures, shown) end
+    local parts = { plan_text.table(compiled, figures, shown) }
+    if shown.tasks then parts[2] = plan_text.tasks(compiled) end
+    if shown.trainer then parts[#parts + 1] = '\nmemory of each rank:\n' .. tostring(shown.trainer:memory()) end
+    return table.concat(parts, '\n')
+end
+
+local function run_one(what, values, format, steps)
+    local costs, timed = read_costs(values)
+    local compiled, trainer = compile(what, values)
+    local where = timed and values.costs or '--costs'
+    local figures = plan_figures.of(compiled, costs_of.check(where, costs, compiled.stages), steps)
+    if values.csv then compiled:write(values.csv) end
+    deliver(values, text_of(format, compiled, figures,
+        { timed = timed, plain = values.output ~= nil, tasks = values.tasks, trainer = trainer }))
+    if trainer then trainer:close() else compiled:close() end
+    return 0
+end
+
+local function run_compare(list, values, format, steps)
+    if format ~= 'table' and format ~= 'json' then fail.usage('--compare: prints no %s, want --format table or json', format) end
+    for _, name in ipairs { 'csv', 'tasks', 'config', 'set' } do
+        if values[name] then fail.usage('--%s: is for one schedule, want none with --compare', name) end
+    end
+    if #list == 0 then fail.usage('--compare: names no schedule, want some, as in gpipe,1f1b,zb-h1') end
+    local costs, timed = read_costs(values)
+    local p, m = sizes(values)
+    local shown = { ranks = p or 4, microbatches = m or 8, steps = steps, costs = costs, timed = timed }
+    local rows, refused = compare.rows(list, shown)
+    deliver(values, compare[format == 'json' and 'json' or 'text'](rows, refused, shown))
+    return #rows > 0 and 0 or 1
+end
+
 function plan.run(arguments)
     local values, rest = parse(arguments)
     if values.help then
-        print('usage: ppl plan SCRIPT.lua|SCHEDULE.lua|FILE.csv|NAME[:option=value,...] [options]\n\n' .. options.help(SPEC) ..
-            '\n\nbuilt-in schedules, with their options\' defaults:\n' .. list_schedules())
+        print(HELP:format(options.help(SPEC), list_schedules()))
         return 0
+    end
+    local format = format_of(values)
+    local steps = values.steps and options.integer('--steps', values.steps, 1, 10000) or 1
+    if values.compare then
+        local list = compare.split(values.compare)
+        for at = #rest, 1, -1 do table.insert(list, 1, rest[at]) end
+        return run_compare(list, values, format, steps)
     end
     if #rest ~= 1 then
         fail.usage('ppl plan: got %d arguments, want one: a script, a .lua or .csv file, or one of %s', #rest,
             table.concat(schedules.names(), ', '))
     end
-    local compiled, trainer = compile(rest[1], values)
-    local costs = read_costs(values.costs, compiled.stages)
-    local steps = values.steps and options.integer('--steps', values.steps, 1, 10000) or 1
-    local sim = events.simulate(compiled, costs, steps)
-    local rows, formulas = rank_rows(compiled, sim), formulas_of(compiled, costs)
-    if values.csv then compiled:write(values.csv) end
-    if values.json then
-        print_json(compiled, sim, rows, formulas)
-    else
-        local timed = values.costs and values.costs:match('%.json$') ~= nil
-        print_text(compiled, sim, rows, formulas, timed)
-        if values.tasks then print_tasks(compiled) end
-        if trainer then print('\nmemory of each rank:\n' .. tostring(trainer:memory())) end
-    end
-    if trainer then trainer:close() else compiled:close() end
-    return 0
+    return run_one(rest[1], values, format, steps)
 end
 
 return plan

@@ -1,0 +1,97 @@
+-- plan_text.lua - a compiled schedule and its figures as text: for people, as JSON, as the CSV of its compute order, and its
+-- task lists. Before: plan_figures.lua. After: cli/plan.lua, which says where the text goes.
+local capi = require 'ppl.capi'
+local events = require 'ppl.events'
+local json = require 'ppl.json'
+local tables = require 'ppl.table'
+
+local text = {}
+
+-- How times print: milliseconds where costs were measured, units otherwise.
+function text.time(timed)
+    return timed and function(x) return tables.ms(x) .. ' ms' end or function(x) return ('%g'):format(x) end
+end
+
+local function columns(time, memory_is)
+    return {
+        { key = 'rank', title = 'rank' }, { key = 'tasks', title = 'tasks' }, { key = 'busy', title = 'busy', format = time },
+        { key = 'idle', title = 'idle', format = time }, { key = 'bubble_ratio', title = 'bubble ratio', format = tables.percent },
+        { key = 'span_idle', title = 'span idle', format = time }, { key = 'peak_activations', title = 'peak act' },
+        { key = 'memory', title = memory_is == 'at most' and 'at most' or 'by formula' },
+    }
+end
+
+-- "schedule 1f1b: 4 ranks, 4 stages, 8 microbatches"
+function text.title(compiled)
+    return ('schedule %s: %d ranks, %d stages, %d microbatches'):format(compiled.name, compiled.ranks, compiled.stages,
+        compiled.microbatches)
+end
+
+local function add_formulas(lines, formulas, time)
+    for _, entry in ipairs { { 'idle_by_formula', 'idle' }, { 'span_idle_by_formula', 'span idle' } } do
+        local value, is = formulas[entry[1]], formulas[entry[1] .. '_is']
+        if value then
+            lines[#lines + 1] = ('%s time of a rank in one step of equal stages, by formula: %s%s'):format(entry[2],
+                is == '=' and '' or is .. ' ', time(value))
+        end
+    end
+end
+
+-- For people. options: timed (costs were measured), plain (no colour, whatever the terminal).
+function text.table(compiled, figures, options)
+    local time, sim, d = text.time(options.timed), figures.sim, compiled.description
+    local lines = { text.title(compiled) }
+    if d and d.doc then lines[2] = d.doc .. (d.paper and ' (' .. d.paper .. ')' or '') end
+    lines[#lines + 1] = ''
+    for _, line in ipairs(events.timeline(sim.rows, { unit = options.timed and 'ms' or '', plain = options.plain,
+        with_stage = compiled.stages > compiled.ranks }).lines) do lines[#lines + 1] = line end
+    lines[#lines + 1] = '\n' .. tostring(tables.new(columns(time, figures.by_rank[1].memory_is), figures.by_rank))
+    lines[#lines + 1] = ('\nmakespan %s, bubble ratio %s (idle / iteration), bubble overhead %s (idle / ideal), largest span idle %s')
+        :format(time(sim.makespan), tables.percent(sim.bubble_ratio), tables.percent(sim.bubble_overhead), time(sim.span_idle))
+    add_formulas(lines, figures.formulas, time)
+    lines[#lines + 1] = 'complete, in order, free of deadlock'
+    return table.concat(lines, '\n')
+end
+
+-- Each rank's task list.
+function text.tasks(compiled)
+    local own, lines, task = compiled.plan:get(), {}, capi.new('char[256]')
+    for rank = 0, compiled.ranks - 1 do
+        lines[#lines + 1] = ('rank %d'):format(rank)
+        for at = 0, tonumber(capi.lib.plan_length(own, rank)) - 1 do
+            capi.lib.task_print(own, rank, at, task)
+            lines[#lines + 1] = '  ' .. capi.string(task)
+        end
+    end
+    return table.concat(lines, '\n')
+end
+
+-- One JSON object.
+function text.json(compiled, figures)
+    local cells, sim = {}, figures.sim
+    for rank, row in ipairs(compiled:cells()) do cells[rank] = json.list(row) end
+    local result = {
+        schedule = compiled.name, ranks = compiled.ranks, stages = compiled.stages, microbatches = compiled.microbatches,
+        makespan = sim.makespan, iteration = sim.iteration, bubble_ratio = sim.bubble_ratio,
+        bubble_overhead = sim.bubble_overhead, span_idle = sim.span_idle, by_rank = figures.by_rank, actions = cells,
+    }
+    for key, value in pairs(figures.formulas) do result[key] = value end
+    return json.text(result, { 'schedule', 'ranks', 'stages', 'microbatches', 'makespan', 'iteration', 'bubble_ratio',
+        'bubble_overhead', 'span_idle', 'idle_by_formula', 'idle_by_formula_is', 'span_idle_by_formula',
+        'span_idle_by_formula_is', 'rank' })
+end
+
+-- The compute order as ppl_schedule_write writes it, without the last line's end: the engine writes files only, so that one
+-- goes to a temporary path and comes back.
+function text.csv(compiled)
+    local path = os.tmpname()
+    local ok, words = pcall(compiled.write, compiled, path)
+    local file = ok and io.open(path, 'rb')
+    local content = file and file:read('*a')
+    if file then file:close() end
+    os.remove(path)
+    if not content then error(ok and path .. ': cannot be read back, want a folder for temporary files' or words, 0) end
+    return (content:gsub('\n$', ''))
+end
+
+return text
