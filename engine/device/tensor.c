@@ -115,7 +115,8 @@ static ppl_status node_run(const ppl_device_ops *ops, const ppl_device_node *nod
     ppl_device_program *program = NULL;
     void *scratch = NULL;
     ppl_program_needs needs;
-    ppl_device_options options = {.threads = ppl_cpu_cores(), .fail_task = -1, .stall_task = -1};
+    // One thread: a team spins at every operator's barriers, which costs far more than it gives at this size.
+    ppl_device_options options = {.threads = 1, .fail_task = -1, .stall_task = -1};
     ppl_status st;
     PPL_GOTO(ops->open(&options, &device));
     PPL_GOTO(ops->program_build(device, 0, PPL_PHASE_F, node, 1, &needs, &program));
