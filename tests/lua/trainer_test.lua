@@ -161,6 +161,18 @@ return function(T)
         T.truthy(took >= 0.00199, ('F took %.6f s, want 0.002 at least'):format(took))
         run:close()
     end)
+    T.case('trainer: a rank that fails or stalls stops everyone, by name', function()
+        local function faulty(faults)
+            return make(T, { device = 'emulated', costs = { f = 1e-4, i = 1e-4, w = 1e-4 }, stall_seconds = 0.5, faults = faults })
+        end
+        local run = faulty { fail = { rank = 1, task = 4 } }
+        T.fails(function() run:step() end, 'rank 1')
+        run:close()
+        run = faulty { stall = { rank = 1, task = 4 } }
+        T.fails(function() run:step() end, 'rank 1')
+        T.fails(function() run:step() end, 'run')
+        run:close()
+    end)
     T.case('trainer: options are checked before anything starts', function()
         T.fails(function() make(T, { stpes = 3 }) end, 'nearest: steps')
         T.fails(function() make(T, { pipeline = { stage = 3 } }) end, 'nearest: stages')
