@@ -305,23 +305,35 @@ static void test_repeats(void **state) {
     check_repeats(PPL_BF16, 2);
 }
 
-// linear and linear_dx share the widened copy of a weight.
-static void test_shared_pack(void **state) {
-    (void)state;
-    if (ppl_cpu_bf16()) skip(); // not widened then
-    kernel_run y = linear_open((sizes){4, 6, 8}, PPL_BF16, 0, false, 1, 1);
-    kernel_run dx = {.spec = {.op = PPL_OP_LINEAR_DX, .inputs = 2, .outputs = 1, .threads = 1, .param_input = 1}};
-    dx.spec.in[0] = type_of(PPL_BF16, 2, 4, 8, 1);
-    dx.spec.in[1] = y.spec.in[1];
-    dx.spec.out[0] = type_of(PPL_BF16, 2, 4, 6, 1);
-    OK(kernel_open(&dx));
-    if (y.needs.pack_key == dx.needs.pack_key) {
-        random_fill(dx.call.in[1], &dx.spec.in[1], 11, 1);
-        OK(kernel_pack(&dx));
-        assert_int_equal(y.needs.pack, dx.needs.pack);
-        assert_memory_equal(y.call.packed, dx.call.packed, y.needs.pack);
+// Kernels whose keys are equal share one packed copy of a weight, so the copies must be equal too. A square weight is
+// the trap: linear and linear_dx pack it to one size, but transposed.
+static void check_pack_keys(int32_t dtype) {
+    enum { N = 48 };
+    kernel_run k[4] = {linear_open((sizes){4, N, N}, dtype, 0, false, 1, 1),
+                       linear_open((sizes){300, N, N}, dtype, PPL_ACT_RELU, true, 1, 1)};
+    for (int i = 2; i < 4; i++) {
+        k[i].spec = (ppl_kernel_spec){
+            .op = i == 2 ? PPL_OP_LINEAR_DX : PPL_OP_MATMUL, .inputs = 2, .outputs = 1, .threads = 1, .param_input = 1};
+        k[i].spec.in[0] = k[i].spec.in[1] = k[i].spec.out[0] = type_of(dtype, 2, N, N, 1);
+        OK(kernel_open(&k[i]));
+        random_fill(k[i].call.in[1], &k[i].spec.in[1], 11, 1); // as linear_open's
+        OK(kernel_pack(&k[i]));
     }
-    kernel_close(&y), kernel_close(&dx);
+    for (int i = 0; i < 4; i++) {
+        for (int j = 0; j < i; j++) {
+            if (!k[i].needs.pack || !k[j].needs.pack || k[i].needs.pack_key != k[j].needs.pack_key) continue;
+            assert_int_equal(k[i].needs.pack, k[j].needs.pack);
+            assert_memory_equal(k[i].call.packed, k[j].call.packed, k[i].needs.pack);
+        }
+    }
+    if (!strcmp(ppl_cpu_isa(), "avx2")) assert_int_equal(k[0].needs.pack_key, k[1].needs.pack_key); // else oneDNN's own
+    for (int i = 0; i < 4; i++) kernel_close(&k[i]);
+}
+
+static void test_pack_keys(void **state) {
+    (void)state;
+    check_pack_keys(PPL_F32);
+    check_pack_keys(PPL_BF16);
 }
 
 static void test_refusals(void **state) {
@@ -359,9 +371,9 @@ static void test_isa(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gemm),      cmocka_unit_test(test_linear),      cmocka_unit_test(test_fused),
-        cmocka_unit_test(test_gradients), cmocka_unit_test(test_matmul),      cmocka_unit_test(test_repeats),
-        cmocka_unit_test(test_refusals),  cmocka_unit_test(test_shared_pack), cmocka_unit_test(test_isa),
+        cmocka_unit_test(test_gemm),      cmocka_unit_test(test_linear),    cmocka_unit_test(test_fused),
+        cmocka_unit_test(test_gradients), cmocka_unit_test(test_matmul),    cmocka_unit_test(test_repeats),
+        cmocka_unit_test(test_refusals),  cmocka_unit_test(test_pack_keys), cmocka_unit_test(test_isa),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

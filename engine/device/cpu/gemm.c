@@ -27,7 +27,8 @@ struct ppl_gemm {
     dnnl_stream_t stream;
     product full, tail;
     layout b_layout;          // of B as multiplied
-    bool blocked;             // b_layout is oneDNN's own; else B lies as it is stored
+    bool blocked;             // b_layout is oneDNN's own
+    bool padded;              // or B is packed as (k, n) with rows ppl_gemm_row(n) apart; else it lies as it is stored
     dnnl_primitive_t reorder; // of blocked B
     dnnl_memory_t reorder_from, reorder_to;
     size_t scratch; // bytes
@@ -76,19 +77,20 @@ int32_t ppl_gemm_dtype(int32_t dtype) {
 
 // ---- layouts
 
-// Dense (batch,) rows x columns, row-major or, transposed, column-major.
-static dnnl_status_t desc_plain(layout *l, int64_t batch, int64_t rows, int64_t columns, bool transposed,
+// (batch,) rows x columns, row-major or, transposed, column-major. row: numbers from one stored row to the next.
+static dnnl_status_t desc_plain(layout *l, int64_t batch, int64_t rows, int64_t columns, bool transposed, int64_t row,
                                 int32_t dtype) {
     dnnl_dims_t dims = {0}, strides = {0};
     int n = 0;
+    if (!row) row = transposed ? rows : columns;
     if (batch > 1) {
         dims[n] = batch;
         strides[n++] = rows * columns;
     }
     dims[n] = rows;
-    strides[n++] = transposed ? 1 : columns;
+    strides[n++] = transposed ? 1 : row;
     dims[n] = columns;
-    strides[n++] = transposed ? rows : 1;
+    strides[n++] = transposed ? row : 1;
     return dnnl_memory_desc_init_by_strides(l, n, dims, data_type(dtype), strides);
 }
 
@@ -105,11 +107,11 @@ static size_t layout_bytes(const layout *l) {
     return dnnl_memory_desc_get_size(l);
 }
 
-// FNV-1a over everything that says where an element lies.
-static uint64_t layout_key(const layout *l) {
+// FNV-1a over everything that says where an element of the stored B goes.
+static uint64_t layout_key(const layout *l, bool b_transposed) {
     uint64_t hash = 14695981039346656037u;
-    int64_t fields[2 + 6 * DNNL_MAX_NDIMS] = {l->data_type, l->format_desc.blocking.inner_nblks};
-    int n = 2;
+    int64_t fields[3 + 5 * DNNL_MAX_NDIMS] = {l->data_type, b_transposed, l->format_desc.blocking.inner_nblks};
+    int n = 3;
     for (int i = 0; i < l->ndims; i++) {
         fields[n++] = l->dims[i];
         fields[n++] = l->padded_dims[i];
@@ -149,8 +151,8 @@ static ppl_status product_describe(const ppl_gemm_spec *spec, int64_t rows, cons
     ppl_status st = PPL_OK;
     dnnl_primitive_attr_t attributes = NULL;
     dnnl_matmul_desc_t matmul;
-    DNNL_GOTO(desc_plain, &p->a_layout, spec->batch, rows, spec->k, spec->a_transposed, spec->dtype);
-    DNNL_GOTO(desc_plain, &p->c_layout, spec->batch, rows, spec->n, false, spec->c_dtype);
+    DNNL_GOTO(desc_plain, &p->a_layout, spec->batch, rows, spec->k, spec->a_transposed, spec->a_row, spec->dtype);
+    DNNL_GOTO(desc_plain, &p->c_layout, spec->batch, rows, spec->n, false, 0, spec->c_dtype);
     DNNL_GOTO(attributes_create, spec->add, &attributes);
     DNNL_GOTO(dnnl_matmul_desc_init, &matmul, &p->a_layout, b, NULL, &p->c_layout);
     DNNL_GOTO(dnnl_primitive_desc_create, out, &matmul, attributes, engine, NULL);
@@ -187,23 +189,35 @@ static void product_clear(product *p) {
 
 // ---- the layout of B
 
-// Takes oneDNN's own layout of B where it has one for this CPU and can bring the stored B into it.
+// An odd number of cache lines: rows a power of two apart share a few sets of the cache.
+int64_t ppl_gemm_row(int64_t columns) {
+    int64_t row = (columns + 15) / 16 * 16;
+    return row % 32 ? row : row + 16;
+}
+
+// Takes oneDNN's own layout of a parameter where it has one for this CPU and can bring the stored B into it. Where it
+// has none (AVX2), rows of B that share no cache set are what its products of up to 256 rows of A want: 78-92 GFLOP/s
+// on a core of 90, against 58-83 with B (n, k) as stored and 38-85 with B (k, n) as stored.
 static ppl_status b_choose(ppl_gemm *g) {
     const ppl_gemm_spec *spec = &g->spec;
     ppl_status st = PPL_OK;
     dnnl_primitive_desc_t described = NULL, reorder = NULL;
     product asked;
-    layout any, stored;
-    DNNL_GOTO(desc_plain, &g->b_layout, spec->batch, spec->k, spec->n, spec->b_transposed, spec->dtype);
+    layout any, stored, padded;
+    DNNL_GOTO(desc_plain, &g->b_layout, spec->batch, spec->k, spec->n, spec->b_transposed, spec->b_row, spec->dtype);
     if (!spec->b_param) return PPL_OK;
+    g->padded = spec->dtype == PPL_F32;
+    DNNL_GOTO(desc_plain, &padded, 1, spec->k, spec->n, false, ppl_gemm_row(spec->n), spec->dtype);
+    if (g->padded) g->b_layout = padded;
     DNNL_GOTO(desc_any, &any, spec->k, spec->n, spec->dtype);
     PPL_GOTO(product_describe(spec, spec->m, &any, &asked, &described));
     const layout *chosen = dnnl_primitive_desc_query_md(described, dnnl_query_weights_md, 0);
-    if (!layout_blocked(chosen)) goto fail; // plain either way round: nothing to gain (measured on AVX2)
-    DNNL_GOTO(desc_plain, &stored, 1, spec->k, spec->n, spec->b_transposed, spec->b_dtype);
+    if (!layout_blocked(chosen)) goto fail;
+    DNNL_GOTO(desc_plain, &stored, 1, spec->k, spec->n, spec->b_transposed, spec->b_row, spec->b_dtype);
     if (dnnl_reorder_primitive_desc_create(&reorder, &stored, engine, chosen, engine, NULL) != dnnl_success) goto fail;
     g->b_layout = *chosen;
     g->blocked = true;
+    g->padded = false;
     DNNL_GOTO(dnnl_primitive_create, &g->reorder, reorder);
     DNNL_GOTO(dnnl_memory_create, &g->reorder_from, &stored, engine, DNNL_MEMORY_NONE);
     DNNL_GOTO(dnnl_memory_create, &g->reorder_to, chosen, engine, DNNL_MEMORY_NONE);
@@ -215,12 +229,39 @@ fail:
 
 size_t ppl_gemm_pack_bytes(const ppl_gemm *g) {
     if (g->blocked) return ppl_align(layout_bytes(&g->b_layout), 64);
-    if (g->spec.b_dtype == g->spec.dtype) return 0;
-    return ppl_align((size_t)g->spec.k * (size_t)g->spec.n * ppl_dtype_size(g->spec.dtype), 64);
+    if (g->padded) return ppl_align((size_t)g->spec.k * (size_t)ppl_gemm_row(g->spec.n) * sizeof(float), 64);
+    return 0;
 }
 
 uint64_t ppl_gemm_pack_key(const ppl_gemm *g) {
-    return g->blocked ? layout_key(&g->b_layout) : (uint64_t)g->spec.dtype + 1; // widened, as stored
+    return layout_key(&g->b_layout, g->spec.b_transposed);
+}
+
+static inline float number_at(const void *b, int32_t dtype, int64_t i) {
+    return dtype == PPL_BF16 ? ppl_bf16_to_f32(((const ppl_bf16 *)b)[i]) : ((const float *)b)[i];
+}
+
+// to (k, n) from b (n, k), in tiles of 16 by 16 that stay in the inner cache.
+static inline void transpose(const ppl_gemm_spec *s, const void *b, int32_t dtype, float *to, int64_t to_row) {
+    int64_t b_row = s->b_row ? s->b_row : s->k;
+    for (int64_t n = 0; n < s->n; n += 16) {
+        int64_t n_end = n + 16 < s->n ? n + 16 : s->n;
+        for (int64_t k = 0; k < s->k; k += 16) {
+            int64_t k_end = k + 16 < s->k ? k + 16 : s->k;
+            for (int64_t i = k; i < k_end; i++)
+                for (int64_t j = n; j < n_end; j++) to[i * to_row + j] = number_at(b, dtype, j * b_row + i);
+        }
+    }
+}
+
+static void pack_padded(const ppl_gemm_spec *s, const void *b, float *to) {
+    int64_t to_row = ppl_gemm_row(s->n), b_row = s->b_row ? s->b_row : s->n;
+    if (s->b_transposed && s->b_dtype == PPL_BF16) transpose(s, b, PPL_BF16, to, to_row);
+    else if (s->b_transposed) transpose(s, b, PPL_F32, to, to_row);
+    for (int64_t i = 0; i < s->k && !s->b_transposed; i++) {
+        const char *from = (const char *)b + (size_t)(i * b_row) * ppl_dtype_size(s->b_dtype);
+        ppl_convert(to + i * to_row, PPL_F32, from, s->b_dtype, s->n);
+    }
 }
 
 // Padded layouts are zeroed by oneDNN whenever an address is set, so an address is set once.
@@ -234,10 +275,8 @@ static dnnl_status_t address_set(dnnl_memory_t m, const void *address) {
 ppl_status ppl_gemm_pack(ppl_gemm *g, const void *b, void *packed) {
     const ppl_gemm_spec *spec = &g->spec;
     ppl_status st = PPL_OK;
-    if (!g->blocked) {
-        ppl_convert(packed, spec->dtype, b, spec->b_dtype, spec->k * spec->n);
-        return PPL_OK;
-    }
+    if (g->padded) pack_padded(spec, b, packed);
+    if (!g->blocked) return PPL_OK;
     threads_set(spec->threads);
     DNNL_GOTO(address_set, g->reorder_from, b);
     DNNL_GOTO(address_set, g->reorder_to, packed);

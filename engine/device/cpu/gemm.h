@@ -5,20 +5,21 @@
 #include "base/numbers.h"
 #include "base/status.h"
 
-// C (m, n) = A (m, k) B (k, n), all row-major and dense, `batch` of them one after the other.
+// C (m, n) = A (m, k) B (k, n), all row-major, C dense, `batch` of them one after the other.
 typedef struct ppl_gemm_spec {
     const char *name; // for errors; borrowed
     int64_t batch;    // >= 1
     int64_t m, n, k;
-    int64_t tail;      // a run may have this many rows instead of m; 0: it never does
-    bool a_transposed; // A is stored (k, m)
-    bool b_transposed; // B is stored (n, k)
-    bool add;          // C += A B; then C is F32
-    bool b_param;      // B changes seldom: it may be laid out anew, and widened, by ppl_gemm_pack; batch is 1
-    int32_t dtype;     // of A and of B as multiplied: F32, or BF16 where ppl_gemm_dtype says so
-    int32_t b_dtype;   // of B as stored; another one than dtype only with b_param
-    int32_t c_dtype;   // F32 or BF16; sums are f32 and rounded once
-    int32_t threads;   // the bits of C depend on it, and on nothing else that can change between two runs
+    int64_t tail;         // a run may have this many rows instead of m; 0: it never does
+    bool a_transposed;    // A is stored (k, m)
+    bool b_transposed;    // B is stored (n, k)
+    int64_t a_row, b_row; // numbers from one stored row of A, B to the next; 0: dense. Else batch is 1
+    bool add;             // C += A B; then C is F32
+    bool b_param;         // B changes seldom: it may be laid out anew, and widened, by ppl_gemm_pack; batch is 1
+    int32_t dtype;        // of A and of B as multiplied: F32, or BF16 where ppl_gemm_dtype says so
+    int32_t b_dtype;      // of B as stored; another one than dtype only with b_param
+    int32_t c_dtype;      // F32 or BF16; sums are f32 and rounded once
+    int32_t threads;      // the bits of C depend on it, and on nothing else that can change between two runs
 } ppl_gemm_spec;
 
 typedef struct ppl_gemm ppl_gemm;
@@ -35,6 +36,8 @@ ppl_status ppl_gemm_pack(ppl_gemm *g, const void *b, void *packed);
 // rows: m or tail. b: packed where pack_bytes is not 0. One run at a time.
 ppl_status ppl_gemm_run(ppl_gemm *g, int64_t rows, const void *a, const void *b, void *c, void *scratch);
 
+// How far apart the rows of a matrix are best laid, where it is copied anyway: in numbers, at least `columns`.
+int64_t ppl_gemm_row(int64_t columns);
 // The dtype that values stored as `dtype` are multiplied in: BF16 for BF16 where the CPU has instructions for it, else F32.
 int32_t ppl_gemm_dtype(int32_t dtype);
 

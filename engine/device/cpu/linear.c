@@ -71,12 +71,11 @@ static void finish_share(void *context, int64_t first, int64_t last, int32_t wor
 
 // ---- blocks of rows
 
-// Rows of a block: 4 MiB of sums, which a core's share of the outer cache holds, but no fewer than 128, as every product
-// reads the whole weight (2048 rows of 384 to 1536 with GELU, GFLOP/s of one core with blocks of 64, 128, 512 and all
-// rows: 63, 66, 70, 75). Blocks are as even as can be.
+// Rows of a block: as even as can be and up to 192, which packed weights are multiplied fastest by (gemm.c) and whose
+// sums mostly stay in the cache until they are finished; fewer where a row of sums is long.
 static int64_t block_rows(int64_t rows, int64_t n, int32_t threads) {
-    int64_t most = 1024 * 1024 / n;
-    most = (most < 128 ? 128 : most) * threads;
+    int64_t most = 4 * 1024 * 1024 / n;
+    most = (most < 96 ? 96 : most > 192 ? 192 : most) * threads;
     int64_t blocks = (rows + most - 1) / most, block = ((rows + blocks - 1) / blocks + 15) / 16 * 16;
     return block < rows ? block : rows;
 }
@@ -100,8 +99,7 @@ static ppl_status state_build(const ppl_kernel_spec *spec, linear_state *s, bool
     // The forward in bf16 always sums into f32, so that one and the same code rounds pre whatever follows.
     s->direct = s->dtype == PPL_F32 || (!s->widen_x && !b_transposed);
     s->finish = s->finish || !s->direct;
-    // Only the forward needs blocks that do not depend on what follows the product; dx has nothing to finish in f32.
-    s->block = b_transposed || s->finish ? block_rows(s->rows, s->n, s->threads) : s->rows;
+    s->block = block_rows(s->rows, s->n, s->threads);
     ppl_gemm_spec g = {.name = b_transposed ? "linear" : "linear_dx",
                        .batch = 1,
                        .m = s->block,
@@ -136,7 +134,7 @@ static ppl_status run_blocks(const linear_state *s, const ppl_call *call, const 
     const void *w = call->packed ? call->packed : call->in[1];
     size_t size = ppl_dtype_size(s->dtype);
     if (s->widen_w) {
-        rows_widen((float *)(scratch + s->w_at), w, s->n, s->k, s->k, s->threads);
+        rows_widen((float *)(scratch + s->w_at), s->k, w, s->k, s->n, s->k, s->threads); // dense either way
         w = scratch + s->w_at;
     }
     for (int64_t r = 0; r < s->rows; r += s->block) {
@@ -146,7 +144,7 @@ static ppl_status run_blocks(const linear_state *s, const ppl_call *call, const 
         char *y_rows = (char *)y + at, *pre_rows = pre ? (char *)pre + at : NULL;
         void *sum = !s->direct ? scratch + s->sum_at : pre ? pre_rows : y_rows;
         if (s->widen_x) {
-            rows_widen((float *)(scratch + s->x_at), x, rows, s->k, s->k, s->threads);
+            rows_widen((float *)(scratch + s->x_at), s->k, x, s->k, rows, s->k, s->threads);
             x = scratch + s->x_at;
         }
         PPL_TRY(ppl_gemm_run(s->gemm, rows, x, w, sum, scratch + s->gemm_at));

@@ -11,6 +11,7 @@
 typedef struct dw_state {
     ppl_gemm *set, *add;        // add NULL: not an accumulator
     int64_t rows, oc, ic, slab; // slab: columns of dy, and rows of dw, per product
+    int64_t dy_row, x_row;      // numbers from one row of the widened copies to the next
     int32_t dtype, threads;
     bool widen, direct;                  // direct: products go to dw at once; else to scratch, and are rounded
     size_t x_at, dy_at, sum_at, gemm_at; // in scratch
@@ -42,6 +43,8 @@ static ppl_status dw_build(const ppl_kernel_spec *spec, dw_state *s, ppl_kernel_
     s->widen = dtype != s->dtype;
     s->direct = spec->out[0].dtype == PPL_F32;
     s->slab = s->widen ? slab_columns(s->rows, s->oc) : s->oc;
+    s->dy_row = s->widen ? ppl_gemm_row(s->slab) : s->oc;
+    s->x_row = s->widen ? ppl_gemm_row(s->ic) : s->ic;
     ppl_gemm_spec g = {.name = "linear_dw",
                        .batch = 1,
                        .m = s->slab,
@@ -49,6 +52,8 @@ static ppl_status dw_build(const ppl_kernel_spec *spec, dw_state *s, ppl_kernel_
                        .k = s->rows,
                        .tail = s->oc % s->slab,
                        .a_transposed = true,
+                       .a_row = s->dy_row,
+                       .b_row = s->x_row,
                        .dtype = dtype,
                        .b_dtype = dtype,
                        .c_dtype = PPL_F32,
@@ -59,8 +64,8 @@ static ppl_status dw_build(const ppl_kernel_spec *spec, dw_state *s, ppl_kernel_
     size_t end = 0, gemm_bytes = ppl_gemm_scratch(s->set);
     if (s->add && ppl_gemm_scratch(s->add) > gemm_bytes) gemm_bytes = ppl_gemm_scratch(s->add);
     if (s->widen) {
-        s->x_at = scratch_place(&end, (size_t)(s->rows * s->ic) * sizeof(float));
-        s->dy_at = scratch_place(&end, (size_t)(s->rows * s->slab) * sizeof(float));
+        s->x_at = scratch_place(&end, (size_t)(s->rows * s->x_row) * sizeof(float));
+        s->dy_at = scratch_place(&end, (size_t)(s->rows * s->dy_row) * sizeof(float));
     }
     if (!s->direct) s->sum_at = scratch_place(&end, (size_t)(s->slab * s->ic) * sizeof(float));
     s->gemm_at = scratch_place(&end, gemm_bytes);
@@ -83,7 +88,7 @@ static ppl_status dw_run(const ppl_kernel_spec *spec, void *state, const ppl_cal
     const void *x = call->in[1];
     ppl_gemm *gemm = spec->accumulates && call->add && s->add ? s->add : s->set;
     if (s->widen) {
-        rows_widen((float *)(scratch + s->x_at), x, s->rows, s->ic, s->ic, s->threads);
+        rows_widen((float *)(scratch + s->x_at), s->x_row, x, s->ic, s->rows, s->ic, s->threads);
         x = scratch + s->x_at;
     }
     for (int64_t o = 0; o < s->oc; o += s->slab) {
@@ -91,7 +96,7 @@ static ppl_status dw_run(const ppl_kernel_spec *spec, void *state, const ppl_cal
         const void *dy = call->in[0]; // one slab unless it is widened
         if (s->widen) {
             const ppl_bf16 *from = (const ppl_bf16 *)dy + o;
-            rows_widen((float *)(scratch + s->dy_at), from, s->rows, columns, s->oc, s->threads);
+            rows_widen((float *)(scratch + s->dy_at), s->dy_row, from, s->oc, s->rows, columns, s->threads);
             dy = scratch + s->dy_at;
         }
         float *sum = s->direct ? (float *)call->out[0] + o * s->ic : (float *)(scratch + s->sum_at);

@@ -87,8 +87,8 @@ static ppl_status matmul_run(const ppl_kernel_spec *spec, void *state, const ppl
     float *a = (float *)(scratch + s->a_at), *b = (float *)(scratch + s->b_at), *c = (float *)(scratch + s->c_at);
     const void *second = s->packs ? call->packed : b;
     for (int64_t i = 0; i < s->batch; i++) {
-        rows_widen(a, (const ppl_bf16 *)call->in[0] + i * mk, s->m, s->k, s->k, s->threads);
-        if (!s->packs) rows_widen(b, (const ppl_bf16 *)call->in[1] + i * kn, s->k, s->n, s->n, s->threads);
+        rows_widen(a, s->k, (const ppl_bf16 *)call->in[0] + i * mk, s->k, s->m, s->k, s->threads);
+        if (!s->packs) rows_widen(b, s->n, (const ppl_bf16 *)call->in[1] + i * kn, s->n, s->k, s->n, s->threads);
         PPL_TRY(ppl_gemm_run(s->gemm, s->m, a, second, c, scratch + s->gemm_at));
         rows_round((ppl_bf16 *)call->out[0] + i * mn, c, s->m, s->n, s->threads);
     }

@@ -35,10 +35,10 @@ static inline void rows_round_share(void *context, int64_t first, int64_t last, 
     }
 }
 
-// f32 (rows, columns), dense, from bf16 whose rows lie from_row numbers apart.
-static inline void rows_widen(float *to, const ppl_bf16 *from, int64_t rows, int64_t columns, int64_t from_row,
-                              int32_t threads) {
-    rows_copy c = {to, from, columns, columns, from_row};
+// f32 (rows, columns) from bf16; rows to_row and from_row numbers apart.
+static inline void rows_widen(float *to, int64_t to_row, const void *from, int64_t from_row, int64_t rows,
+                              int64_t columns, int32_t threads) {
+    rows_copy c = {to, from, columns, to_row, from_row};
     ppl_parallel(rows, threads, rows_widen_share, &c);
 }
 
