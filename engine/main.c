@@ -51,6 +51,7 @@ static void catch_signals(void) {
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    signal(SIGXFSZ, SIG_IGN); // a file that grows too large is an error of write
 }
 
 void ppl_host_watch(ppl_run *run) {
@@ -77,6 +78,11 @@ static void on_count(lua_State *L, lua_Debug *at) {
         lua_error(L);
     }
     if (!budget || (instructions += HOOK_INSTRUCTIONS) <= budget) return;
+    if (instructions > 2 * budget) { // it catches the error and goes on: nothing else will stop it
+        fputs("ppl: the script goes on after all the instructions it may take: it catches the error that ends it\n",
+              stderr);
+        _exit(1);
+    }
     lua_getinfo(L, "Sl", at);
     lua_pushfstring(L, "%s:%d: is still running after all the instructions it may take", at->short_src,
                     at->currentline);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -28,9 +29,26 @@ ppl_status ppl_make_directory(const char *path) {
     return PPL_OK;
 }
 
-ppl_status ppl_new_file_open(ppl_new_file *f, const char *path) {
+// A link's target is what is written; what is there and no file (a device, a pipe) is written in place, not replaced.
+static ppl_status find_target(ppl_new_file *f, const char *path) {
+    struct stat s;
     f->path = path;
-    int n = snprintf(f->temporary, sizeof f->temporary, "%s.%ld.tmp", path, (long)getpid());
+    f->in_place = stat(path, &s) == 0 && !S_ISREG(s.st_mode);
+    if (!realpath(path, f->target)) {
+        int n = snprintf(f->target, sizeof f->target, "%s", path);
+        if (n < 0 || (size_t)n >= sizeof f->target) return ppl_fail(PPL_ERR_IO, "%.80s...: the name is too long", path);
+    }
+    return PPL_OK;
+}
+
+ppl_status ppl_new_file_open(ppl_new_file *f, const char *path) {
+    PPL_TRY(find_target(f, path));
+    if (f->in_place) {
+        f->fd = open(f->target, O_WRONLY | O_CLOEXEC);
+        if (f->fd < 0) return ppl_fail(PPL_ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
+        return PPL_OK;
+    }
+    int n = snprintf(f->temporary, sizeof f->temporary, "%s.%ld.tmp", f->target, (long)getpid());
     if (n < 0 || (size_t)n >= sizeof f->temporary) return ppl_fail(PPL_ERR_IO, "%.80s...: the name is too long", path);
     f->fd = open(f->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (f->fd < 0) return ppl_fail(PPL_ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
@@ -54,18 +72,18 @@ ppl_status ppl_new_file_write(ppl_new_file *f, const void *data, size_t bytes) {
 }
 
 ppl_status ppl_new_file_finish(ppl_new_file *f) {
-    bool ok = fsync(f->fd) == 0;
+    bool ok = f->in_place || fsync(f->fd) == 0;
     int why = errno;
     if (close(f->fd) != 0 && ok) ok = false, why = errno;
-    if (ok && rename(f->temporary, f->path) != 0) ok = false, why = errno;
+    if (ok && !f->in_place && rename(f->temporary, f->target) != 0) ok = false, why = errno;
     if (ok) return PPL_OK;
-    unlink(f->temporary);
+    if (!f->in_place) unlink(f->temporary);
     return cannot_write(f, why);
 }
 
 void ppl_new_file_abandon(ppl_new_file *f) {
     close(f->fd);
-    unlink(f->temporary);
+    if (!f->in_place) unlink(f->temporary);
 }
 
 ppl_status ppl_write_file(const char *path, const void *data, size_t bytes) {

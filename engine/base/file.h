@@ -5,8 +5,10 @@
 
 typedef struct ppl_new_file {
     int fd;
-    const char *path;     // borrowed; what errors name
-    char temporary[4096]; // bytes: the longest path
+    bool in_place;     // a device or a pipe: written as it is
+    const char *path;  // borrowed; what errors name
+    char target[4096]; // bytes: the longest path; where links lead
+    char temporary[4096];
 } ppl_new_file;
 
 ppl_status ppl_new_file_open(ppl_new_file *f, const char *path);

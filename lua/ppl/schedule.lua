@@ -36,11 +36,11 @@ local function options_of(where, self, values)
     check.keys(where, values, self.defaults)
     local options = {}
     for name, default in pairs(self.defaults) do
-        options[name] = check.integer(('%s: %s'):format(where, name), values[name], math.min(default, 1), nil, default)
+        options[name] = check.integer(('%s: %s'):format(where, name), values[name], math.min(default, 1), 1024, default)
     end
     local chunks = self.stages_each or options.chunks
     if type(chunks) == 'function' then chunks = chunks(options) end
-    options.chunks = check.integer(where .. ': chunks', chunks, 1, nil, 1)
+    options.chunks = check.integer(where .. ': chunks', chunks, 1, 1024, 1)
     return options
 end
 

@@ -49,7 +49,10 @@ function Context:run(name, layer, x)
     local y = layer.forward(layer, x, self)
     layers[#layers] = nil
     if name then scopes[#scopes] = nil end
-    if y == nil then fail('layer %s: forward returns nothing, want a tensor or a table of tensors', self:path(name or layer.name)) end
+    if type(y) ~= 'table' or y.forward or next(y) == nil then
+        fail('layer %s: forward returns %s, want a tensor or a table of tensors', self:path(name or layer.name),
+            y == nil and 'nothing' or y == layer and 'the layer' or check.show(y))
+    end
     return y
 end
 

@@ -67,6 +67,12 @@ function methods:watched(f)
     return a, b, c
 end
 
+-- A step's record as the prompt shows it.
+local Record = {}
+function Record.__tostring(r)
+    return ('step %d: loss %.4f, lr %.2e, gradient norm %.4g, %.1f ms'):format(r.step, r.loss, r.lr, r.grad_norm, r.step_ms)
+end
+
 -- How many steps may be handed over at once.
 function methods:group_limit() return math.min(KEEP_STEPS, self.data.ahead or KEEP_STEPS) end
 
@@ -107,7 +113,7 @@ function methods:step(n)
         left = left - done
         if stopped then fail('step: interrupted after step %d', self:steps_done() - 1) end
     end
-    return self:record(self:steps_done() - 1)
+    return setmetatable(self:record(self:steps_done() - 1), Record)
 end
 
 -- The mean loss over so many batches of the held-out data, and whether a signal stopped it.

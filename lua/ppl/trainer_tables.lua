@@ -82,9 +82,9 @@ function methods:bubble()
     if description and description.bubble then
         local s = self.schedule
         local mean = costs_of.mean(costs)
-        local idle = description.bubble(s.ranks, s.microbatches, mean, description.chunks)
+        local idle, is = description:formula('bubble', s.ranks, s.microbatches, mean)
         local ideal = s.microbatches * description.chunks * (mean.f + mean.i + mean.w)
-        if idle and ideal > 0 then
+        if idle and is == '=' and ideal > 0 then
             result.theory = { ratio = idle / (ideal + idle), overhead = idle / ideal, iteration_ms = (ideal + idle) * 1e3 }
         end
     end

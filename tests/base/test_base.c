@@ -5,12 +5,14 @@
 #include "base/numbers.h"
 #include "base/random.h"
 #include "base/status.h"
+#include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -125,6 +127,36 @@ static void test_json_and_files(void **state) {
     assert_int_equal(rmdir(dir), 0); // nothing temporary was left
 }
 
+// What a name leads to is written: a link stays a link, a device a device.
+static void test_links_and_devices(void **state) {
+    (void)state;
+    char dir[] = "/tmp/ppl-test-XXXXXX", file[64], link[64];
+    struct stat s;
+    assert_non_null(mkdtemp(dir));
+    snprintf(file, sizeof file, "%s/file", dir);
+    snprintf(link, sizeof link, "%s/link", dir);
+    assert_int_equal(ppl_write_file(file, "old", 3), PPL_OK);
+    assert_int_equal(symlink("file", link), 0);
+    assert_int_equal(ppl_write_file(link, "newer", 5), PPL_OK);
+    assert_int_equal(lstat(link, &s), 0);
+    assert_true(S_ISLNK(s.st_mode));
+    assert_int_equal(stat(file, &s), 0);
+    assert_int_equal(s.st_size, 5);
+    unlink(link);
+    assert_int_equal(mkfifo(link, 0600), 0);
+    int reader = open(link, O_RDONLY | O_NONBLOCK);
+    assert_int_equal(ppl_write_file(link, "through", 7), PPL_OK);
+    char text[8] = {0};
+    assert_int_equal(read(reader, text, 7), 7);
+    assert_string_equal(text, "through");
+    assert_int_equal(lstat(link, &s), 0);
+    assert_true(S_ISFIFO(s.st_mode));
+    close(reader);
+    unlink(link);
+    unlink(file);
+    assert_int_equal(rmdir(dir), 0);
+}
+
 enum { ROUNDS = 20000 };
 static struct {
     ppl_bell bell[2];
@@ -158,8 +190,13 @@ static void test_bell(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_status), cmocka_unit_test(test_arena), cmocka_unit_test(test_philox),
-        cmocka_unit_test(test_bf16),   cmocka_unit_test(test_types), cmocka_unit_test(test_json_and_files),
+        cmocka_unit_test(test_status),
+        cmocka_unit_test(test_arena),
+        cmocka_unit_test(test_philox),
+        cmocka_unit_test(test_bf16),
+        cmocka_unit_test(test_types),
+        cmocka_unit_test(test_json_and_files),
+        cmocka_unit_test(test_links_and_devices),
         cmocka_unit_test(test_bell),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -94,6 +94,8 @@ script shape.lua "nn.sequential { nn.embedding { vocabulary = 256, dim = 16 }, n
         return y
     end } }"
 want 'wrong shape in a custom layer' 1 'shape.lua:6' 'mine.matmul' 'want' -- "$ppl" shape.lua
+script three.lua "nn.sequential { nn.embedding { vocabulary = 256, dim = 16 }, nn.layer { name = 'mine', forward = function() return 3 end } }"
+want 'a layer that returns a number' 1 'layer mine' 'forward returns 3' 'want a tensor' -- "$ppl" three.lua
 script heads.lua 'nn.gpt { layers = 2, dim = 16, heads = 3, context = 16 }'
 want 'heads that do not divide' 1 'heads.lua' '3 heads' -- "$ppl" heads.lua
 script option.lua 'nn.gpt { layers = 2, dim = 16, headz = 2, context = 16 }'
@@ -139,6 +141,9 @@ want 'a CSV that lacks an action' 1 '0B1 is missing' -- "$ppl" plan half.csv
 echo '0F0junk' >junk.csv
 want 'a CSV with junk' 1 'junk.csv' '0F0junk' -- "$ppl" plan junk.csv
 want 'a missing CSV' 1 'none.csv' -- "$ppl" plan none.csv
+
+script swallow.lua '' '' "$(schedule 'while true do pcall(function() s.F(0) end) end')"
+want 'a loop that swallows its own end' 1 'goes on after all the instructions' -- timeout 60 "$ppl" swallow.lua
 
 # ---- numbers
 script nan.lua 'nn.sequential { nn.linear(1, 4), nn.linear(4, 1) }' "ppl.data.iterator {

@@ -19,7 +19,7 @@ local function head(self, x) return self.head(self.norm(x)) end
 -- (B, T, vocabulary). Layers for cuts: embed, blocks.0 .. , head.
 local function gpt(options)
     check.keys('nn.gpt', options, keys)
-    local layers = check.integer('nn.gpt: layers', options.layers, 1)
+    local layers = check.integer('nn.gpt: layers', options.layers, 1, 1024)
     local dim = check.integer('nn.gpt: dim', options.dim, 1)
     local vocabulary = check.integer('nn.gpt: vocabulary', options.vocabulary, 1, nil, 256)
     local context = check.integer('nn.gpt: context', options.context, 1)

@@ -19,7 +19,7 @@ local function head(self, x) return self.head(self.norm(x)) end
 -- theta = 10000, dropout = 0, std = 0.02 }: tokens i32 (B, T) -> logits (B, T, vocabulary).
 local function llama(options)
     check.keys('nn.llama', options, keys)
-    local layers = check.integer('nn.llama: layers', options.layers, 1)
+    local layers = check.integer('nn.llama: layers', options.layers, 1, 1024)
     local dim = check.integer('nn.llama: dim', options.dim, 1)
     local vocabulary = check.integer('nn.llama: vocabulary', options.vocabulary, 1, nil, 256)
     local hidden = check.integer('nn.llama: hidden', options.hidden, 1, nil, math.ceil(dim * 8 / 3 / 32) * 32)
