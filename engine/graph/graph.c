@@ -223,9 +223,10 @@ static ppl_status check_samples(const ppl_graph *g, const char *name, ppl_value 
     char text[128];
     if (x < 0 || (size_t)x >= g->n_values || !g->values[x].data) return PPL_OK; // the operator's own rule judges it
     const ppl_type *t = &g->values[x].type;
-    for (size_t v = 0; v < g->n_values; v++) {
+    for (size_t v = 0; v < g->n_values; v++) { // the first input tells how many samples there are
         const ppl_value_info *input = &g->values[v];
-        if (input->kind != PPL_VALUE_INPUT || (t->ndim && t->dim[0] == input->type.dim[0])) continue;
+        if (input->kind != PPL_VALUE_INPUT) continue;
+        if (t->ndim && t->dim[0] == input->type.dim[0]) break;
         return ppl_fail(PPL_ERR_SHAPE, "node %s: its input is %s, want dim 0 to be the %lld samples of input %s", name,
                         ppl_type_print(t, text), (long long)input->type.dim[0], input->name);
     }
