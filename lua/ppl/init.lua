@@ -22,5 +22,7 @@ local optim = require 'ppl.optim'
 ppl.adamw, ppl.sgd = optim.adamw, optim.sgd
 -- ppl.trainer { model, loss, data, pipeline, optimizer, steps, ... }.
 ppl.trainer = require 'ppl.trainer'.new
+-- Seconds of a clock that only goes forward, for measuring.
+ppl.clock = function() return require 'ppl.capi'.lib.clock() end
 
 return ppl
