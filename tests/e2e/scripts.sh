@@ -69,10 +69,11 @@ taken() { "$ppl" "$top/scripts/custom_layer.lua" --steps 2 --run "$here/quiet" >
 check 'a directory that holds a run is refused' taken
 
 interrupted() {
-    timeout -s KILL 120 "$ppl" "$top/scripts/custom_layer.lua" --steps 1000000 --run "$here/int" >"$here/out" 2>"$here/err" &
+    timeout -s KILL 120 bash -c 'echo $$ >"$0"; exec "$@"' "$here/pid" \
+        "$ppl" "$top/scripts/custom_layer.lua" --steps 1000000 --run "$here/int" >"$here/out" 2>"$here/err" &
     local job=$! pid status n
     for n in $(seq 300); do [ -s "$here/int/metrics.jsonl" ] && break; sleep 0.1; done
-    pid=$(ps -o pid= --ppid $job | tr -d ' ')
+    pid=$(cat "$here/pid")
     kill -INT "$pid"
     wait $job
     status=$?
