@@ -23,8 +23,8 @@ static void check_close(double got, double want, double size, int32_t dtype, con
 typedef struct sizes {
     int64_t rows, ic, oc;
 } sizes;
-static const sizes shapes[] = {{1, 1, 1},   {1, 7, 3},    {3, 1, 5},    {5, 3, 1},       {2, 16, 16},
-                               {7, 33, 65}, {64, 48, 17}, {65, 31, 96}, {129, 130, 131}, {150, 3, 8200}};
+static const sizes shapes[] = {{1, 1, 1},   {1, 7, 3},    {3, 1, 5},    {5, 3, 1},     {2, 16, 16},
+                               {7, 33, 65}, {64, 48, 17}, {65, 31, 96}, {65, 66, 131}, {200, 12, 33}};
 
 // ---- gemm.h itself
 
@@ -147,7 +147,7 @@ static void test_fused(void **state) {
     for (int64_t act = PPL_ACT_RELU; act < PPL_ACTS; act++) {
         for (int v = 0; v < 2; v++) {
             check_fused((sizes){7, 33, 65}, v ? PPL_BF16 : PPL_F32, act);
-            check_fused((sizes){150, 20, 8209}, v ? PPL_BF16 : PPL_F32, act); // several blocks of rows
+            check_fused((sizes){200, 20, 67}, v ? PPL_BF16 : PPL_F32, act); // several blocks of rows
         }
     }
 }
@@ -214,7 +214,7 @@ static void test_gradients(void **state) {
             check_linear_dw(shapes[i], v & 1 ? PPL_BF16 : PPL_F32, v & 2);
         }
     }
-    check_linear_dw((sizes){20000, 2, 129}, PPL_BF16, true); // several slabs
+    check_linear_dw((sizes){33000, 1, 65}, PPL_BF16, true); // several slabs
 }
 
 // ---- matmul
@@ -257,7 +257,7 @@ static void test_matmul(void **state) {
 // ---- bits
 
 static void check_repeats(int32_t dtype, int32_t threads) {
-    sizes s = {300, 24, 8200};
+    sizes s = {300, 24, 100};
     kernel_run one = linear_open(s, dtype, PPL_ACT_GELU_TANH, true, 1, threads);
     size_t bytes = ppl_type_bytes(&one.spec.out[0]);
     void *first = ppl_alloc(bytes);
