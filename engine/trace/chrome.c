@@ -1,10 +1,11 @@
 // chrome.c - the kept steps in the Chrome trace format (chrome://tracing, Perfetto): a track a rank, tasks named as
-// actions, arrows from SEND to RECEIVE, a counter of live activations a rank. Before: trace.c.
+// actions, waits with their cause, arrows from SEND to RECEIVE, counters of live activations and their bytes. Within a
+// track and a counter times ascend, and slices nest. Before: trace.c.
 #include "base/json.h"
 #include "trace/trace.h"
 #include <stdio.h>
 
-enum { TASKS_MAX = 400000 }; // of all steps written; about 60 MB of text
+enum { TASKS_MAX = 40000 }; // of all steps written: about 10 MB of text, unless one step alone has more
 
 static const char *const task_verb[PPL_TASK_KINDS] = {[PPL_TASK_CREDIT] = "credit ",
                                                       [PPL_TASK_RECEIVE] = "receive ",
@@ -56,29 +57,68 @@ static void add_time(ppl_text *x, const char *key, int64_t ns) {
     ppl_text_add(x, ",\"%s\":%lld.%03d", key, (long long)(ns / 1000), (int)(ns % 1000));
 }
 
+// What a task that waits waits for, as the value of "cause".
+static void add_cause(ppl_text *x, const ppl_plan *p, const ppl_task *task) {
+    int32_t peer = ppl_trace_peer(p, task);
+    bool credit = task->kind == PPL_TASK_CREDIT;
+    if (task->kind == PPL_TASK_VALIDATE)
+        ppl_text_add(x, ",\"cause\":\"waits for the gradient norm of the step before\"");
+    if (!credit && task->kind != PPL_TASK_RECEIVE) return;
+    char value[32];
+    char letter = ppl_kind_letter[p->stages->edges[task->edge].kind];
+    if (letter == 'U') snprintf(value, sizeof value, "%dU", p->stages->edges[task->edge].src);
+    else snprintf(value, sizeof value, "%d%c%d", p->stages->edges[task->edge].src, letter, task->microbatch);
+    if (credit) ppl_text_add(x, ",\"cause\":\"waits for rank %d to have read the buffer of %s\"", peer, value);
+    else ppl_text_add(x, ",\"cause\":\"waits for %s from rank %d\"", value, peer);
+}
+
+static void add_slice(ppl_text *x, const ppl_trace *t, int32_t rank, const char *name, const char *group, int64_t begin,
+                      int64_t end) {
+    ppl_text_add(x, ",\n{\"ph\":\"X\",\"pid\":0,\"tid\":%d,\"name\":\"%s\",\"cat\":\"%s\"", rank, name, group);
+    add_time(x, "ts", begin - t->origin);
+    add_time(x, "dur", end - begin);
+}
+
+// The parts of a task that has two: a B's I and W, a NORM's wait for the other ranks. They lie inside its slice.
+static void add_parts(ppl_text *x, const ppl_trace *t, int32_t rank, const ppl_task *task, const ppl_span *s) {
+    if (!s->middle || s->middle < s->begin || s->middle > s->end) return;
+    char name[64];
+    if (task->kind == PPL_TASK_B) {
+        snprintf(name, sizeof name, "%dI%d", task->stage, task->microbatch);
+        add_slice(x, t, rank, name, "I", s->begin, s->middle);
+        ppl_text_add(x, "}");
+        snprintf(name, sizeof name, "%dW%d", task->stage, task->microbatch);
+        add_slice(x, t, rank, name, "W", s->middle, s->end);
+        ppl_text_add(x, "}");
+    }
+    if (task->kind == PPL_TASK_NORM) {
+        add_slice(x, t, rank, "wait for norms", "wait", s->middle, s->end);
+        ppl_text_add(x, ",\"args\":{\"cause\":\"waits for the gradient norms of all ranks\"}}");
+    }
+}
+
 static void add_task(ppl_text *x, const ppl_trace *t, int32_t rank, int64_t step, const ppl_task *task,
                      const ppl_span *s) {
     char name[64];
     task_name(t->plan, task, name);
-    ppl_text_add(x, ",\n{\"ph\":\"X\",\"pid\":0,\"tid\":%d,\"name\":\"%s\",\"cat\":\"%s\"", rank, name,
-                 task_group[task->kind]);
-    add_time(x, "ts", s->begin - t->origin);
-    add_time(x, "dur", s->end - s->begin);
+    add_slice(x, t, rank, name, task_group[task->kind], s->begin, s->end);
     ppl_text_add(x, ",\"args\":{\"step\":%lld", (long long)step);
-    int32_t peer = ppl_trace_peer(t->plan, task);
     if (task->stage >= 0) ppl_text_add(x, ",\"stage\":%d", task->stage);
-    if (task->edge >= 0) ppl_text_add(x, ",\"edge\":%d,\"peer\":%d", task->edge, peer);
+    if (task->edge >= 0) ppl_text_add(x, ",\"edge\":%d,\"peer\":%d", task->edge, ppl_trace_peer(t->plan, task));
+    add_cause(x, t->plan, task);
     ppl_text_add(x, "}}");
+    add_parts(x, t, rank, task, s);
 }
 
-// Both ends of an arrow carry the same id: step, edge, microbatch, reader.
+// Both ends of an arrow carry the same id: step, edge, microbatch, reader. Each end lies inside its slice, or readers of
+// the format would not know to which slice it belongs: at the SEND's begin, and just before the RECEIVE's end.
 static void add_arrow(ppl_text *x, const ppl_trace *t, int32_t rank, int64_t step, const ppl_task *task, int32_t reader,
                       const ppl_span *s) {
     bool from = task->kind == PPL_TASK_SEND;
     ppl_text_add(x,
                  ",\n{\"ph\":\"%s\",\"pid\":0,\"tid\":%d,\"name\":\"value\",\"cat\":\"link\",\"id\":\"%lld.%d.%d.%d\"",
                  from ? "s" : "f\",\"bp\":\"e", rank, (long long)step, task->edge, task->microbatch, reader);
-    add_time(x, "ts", (from ? s->begin : s->end) - t->origin);
+    add_time(x, "ts", (from || s->end == s->begin ? s->begin : s->end - 1) - t->origin);
     ppl_text_add(x, "}");
 }
 
@@ -91,16 +131,59 @@ static void add_arrows(ppl_text *x, const ppl_trace *t, int32_t rank, int64_t st
         if (e->reader_rank[i] != rank) add_arrow(x, t, rank, step, task, i, s);
 }
 
+typedef struct counters { // of a rank within a step; each step ends where it began, at nothing
+    int64_t live, bytes, pending;
+} counters;
+
+static void add_counter(ppl_text *x, const ppl_trace *t, int32_t rank, const char *what, int64_t at) {
+    ppl_text_add(x, ",\n{\"ph\":\"C\",\"pid\":0,\"tid\":%d,\"name\":\"%s, rank %d\"", rank, what, rank);
+    add_time(x, "ts", at - t->origin);
+}
+
 // Live activations as the plan counts them: from the begin of F to the end of W or B; a forward-only plan frees at once.
-static void add_live(ppl_text *x, const ppl_trace *t, int32_t rank, const ppl_task *task, const ppl_span *s,
-                     int32_t *live) {
-    bool born = task->kind == PPL_TASK_F && !t->plan->options.forward_only;
-    bool dies = task->kind == PPL_TASK_B || task->kind == PPL_TASK_W;
-    if (!born && !dies) return;
-    *live += born ? 1 : -1;
-    ppl_text_add(x, ",\n{\"ph\":\"C\",\"pid\":0,\"name\":\"live activations, rank %d\"", rank);
-    add_time(x, "ts", (born ? s->begin : s->end) - t->origin);
-    ppl_text_add(x, ",\"args\":{\"live\":%d}}", *live);
+// What I keeps for W lives from the begin of I to the end of W, inside a B too.
+static void add_live(ppl_text *x, const ppl_trace *t, int32_t rank, const ppl_task *task, bool begins, int64_t at,
+                     counters *now) {
+    bool forward = task->kind == PPL_TASK_F, both = task->kind == PPL_TASK_B;
+    bool born = begins && forward, dies = !begins && (both || task->kind == PPL_TASK_W);
+    bool kept = begins && (both || task->kind == PPL_TASK_I);
+    if ((!born && !dies && !kept) || t->plan->options.forward_only) return;
+    const ppl_stage_layout *l = t->plan->layout ? &t->plan->layout[task->stage] : NULL;
+    int64_t bytes = l ? (int64_t)l->slot_bytes : 0, pending = l ? (int64_t)l->pending_bytes : 0;
+    if (born) now->live++, now->bytes += bytes;
+    if (kept && task->pending >= 0) now->pending += pending;
+    if (dies) now->live--, now->bytes -= bytes, now->pending -= task->pending >= 0 ? pending : 0;
+    if (!kept) {
+        add_counter(x, t, rank, "live activations", at);
+        ppl_text_add(x, ",\"args\":{\"live\":%lld}}", (long long)now->live);
+    }
+    add_counter(x, t, rank, "memory in use", at);
+    ppl_text_add(x, ",\"args\":{\"activations\":%lld,\"kept for W\":%lld}}", (long long)now->bytes,
+                 (long long)now->pending);
+}
+
+static void add_rank(ppl_text *x, const ppl_trace *t, int32_t rank) {
+    const ppl_rank_plan *r = &t->plan->rank[rank];
+    ppl_text_add(x, ",\n{\"ph\":\"M\",\"pid\":0,\"tid\":%d,\"name\":\"thread_name\",\"args\":{\"name\":\"rank %d", rank,
+                 rank);
+    for (int32_t i = 0; i < r->n_stages; i++)
+        ppl_text_add(x, "%s%d", i ? ", " : r->n_stages > 1 ? ": stages " : ": stage ", r->stages[i]);
+    ppl_text_add(x,
+                 "\"}},\n{\"ph\":\"M\",\"pid\":0,\"tid\":%d,\"name\":\"thread_sort_index\","
+                 "\"args\":{\"sort_index\":%d}}",
+                 rank, rank);
+}
+
+static void add_step(ppl_text *x, const ppl_trace *t, int32_t rank, int64_t step) {
+    const ppl_rank_plan *r = &t->plan->rank[rank];
+    const ppl_span *s = ppl_trace_find(t, rank, step);
+    counters now = {0};
+    for (int64_t at = 0; s && at < r->count; at++) {
+        add_task(x, t, rank, step, &r->tasks[at], &s[at]);
+        add_arrows(x, t, rank, step, &r->tasks[at], &s[at]);
+        add_live(x, t, rank, &r->tasks[at], true, s[at].begin, &now);
+        add_live(x, t, rank, &r->tasks[at], false, s[at].end, &now);
+    }
 }
 
 ppl_status ppl_trace_write(const ppl_trace *t, const char *path) {
@@ -112,23 +195,12 @@ ppl_status ppl_trace_write(const ppl_trace *t, const char *path) {
     while (kept - first > 1 && tasks * (kept - first) > TASKS_MAX) first++; // the newest steps, at least one
     ppl_text x = {0};
     ppl_text_add(&x, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n"
-                     "{\"ph\":\"M\",\"pid\":0,\"name\":\"process_name\",\"args\":{\"name\":");
+                     "{\"ph\":\"M\",\"pid\":0,\"tid\":0,\"name\":\"process_name\",\"args\":{\"name\":");
     ppl_text_json(&x, t->plan->schedule);
     ppl_text_add(&x, "}}");
     for (int32_t rank = 0; rank < t->plan->ranks; rank++) {
-        const ppl_rank_plan *r = &t->plan->rank[rank];
-        ppl_text_add(&x,
-                     ",\n{\"ph\":\"M\",\"pid\":0,\"tid\":%d,\"name\":\"thread_name\",\"args\":{\"name\":\"rank %d\"}}",
-                     rank, rank);
-        for (int32_t i = first; i < kept; i++) {
-            const ppl_span *s = ppl_trace_find(t, rank, steps[i]);
-            int32_t live = 0;
-            for (int64_t at = 0; at < r->count; at++) {
-                add_task(&x, t, rank, steps[i], &r->tasks[at], &s[at]);
-                add_arrows(&x, t, rank, steps[i], &r->tasks[at], &s[at]);
-                add_live(&x, t, rank, &r->tasks[at], &s[at], &live);
-            }
-        }
+        add_rank(&x, t, rank);
+        for (int32_t i = first; i < kept; i++) add_step(&x, t, rank, steps[i]);
     }
     ppl_text_add(&x, "\n]}\n");
     ppl_free(steps);

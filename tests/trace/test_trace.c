@@ -212,7 +212,10 @@ static void test_chrome(void **state) {
     ppl_trace *t = trace_of(2, 5);
     json_t *root = read_trace(t), *events = json_object_get(root, "traceEvents");
     assert_true(json_is_array(events));
-    assert_int_equal(count_of(events, "ph", "X"), 2 * 2 * TASKS); // two kept steps
+    // Two kept steps of two ranks; besides its tasks rank 0 has the parts of a B, and both have a NORM's wait.
+    assert_int_equal(count_of(events, "ph", "X"), 2 * (2 * TASKS + 2 + 2));
+    assert_int_equal(count_of(events, "name", "0I0"), 2);
+    assert_int_equal(count_of(events, "name", "wait for norms"), 4);
     assert_int_equal(count_of(events, "name", "0F0"), 2);
     assert_int_equal(count_of(events, "name", "1W0"), 2);
     assert_int_equal(count_of(events, "name", "receive 1B0"), 2);

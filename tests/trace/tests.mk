@@ -1,1 +1,1 @@
-tests += tests/trace/test_trace.c
+tests += tests/trace/test_trace.c tests/trace/test_chrome.c
