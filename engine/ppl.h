@@ -259,7 +259,8 @@ ppl_status ppl_schedule_action(const ppl_schedule *s, int32_t rank, int64_t at, 
 ppl_status ppl_schedule_check(const ppl_schedule *s);
 /* After a failed check or plan on this thread: the rank and position it named, -1 where it named none. */
 void ppl_schedule_mark(int32_t *rank, int64_t *at);
-/* The CSV form of PyTorch's pipelining, compute only. ranks' placement is inferred from the rows on reading. */
+/* The CSV form of PyTorch's pipelining. Written compute-only (ppl_plan_write: with sends and receives); weights that are not
+ * synchronous are refused, for the form cannot say them. Read: the placement is what the rows say. */
 ppl_status ppl_schedule_write(const ppl_schedule *s, const char *path);
 ppl_status ppl_schedule_read(const char *path, ppl_schedule **out);
 /* "2F5"; at least 24 bytes */
@@ -309,6 +310,9 @@ int64_t ppl_plan_length(const ppl_plan *p, int32_t rank);
 const ppl_task *ppl_plan_tasks(const ppl_plan *p, int32_t rank); /* borrowed: the very array the executor runs */
 int32_t ppl_plan_peak_live(const ppl_plan *p, int32_t rank);     /* activations at once, in stage-microbatches */
 int32_t ppl_plan_edges(const ppl_plan *p);
+/* The plan's compute order with sends and receives in the CSV form of PyTorch's pipelining. Refuses what the form cannot say:
+ * values that skip a stage, parameters tied over stages, weights that are not synchronous. */
+ppl_status ppl_plan_write(const ppl_plan *p, const char *path);
 /* "3 receive 2F5 edge 4 buffer 1": one task for people. At least 128 bytes. */
 void ppl_task_print(const ppl_plan *p, int32_t rank, int64_t at, char *text);
 

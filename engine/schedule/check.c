@@ -18,12 +18,13 @@ static ppl_status check_owners(const ppl_schedule *s) {
         return ppl_schedule_fail(s, PPL_ERR_SCHEDULE, idle, -1, "owns none of %d stages, want at least one a rank",
                                  s->stages);
     for (int32_t r = 0; r < s->ranks; r++) {
-        if (!s->rank[r].count) return ppl_schedule_fail(s, PPL_ERR_SCHEDULE, r, -1, "has no actions");
+        if (!s->rank[r].count)
+            return ppl_schedule_fail(s, PPL_ERR_SCHEDULE, r, -1, "has no actions, want those of its stages");
         for (size_t at = 0; at < s->rank[r].count; at++) {
             int32_t stage = action_at(s, r, (int64_t)at)->stage;
             if (s->stage_rank[stage] != r)
-                return ppl_schedule_fail(s, PPL_ERR_SCHEDULE, r, (int64_t)at, "stage %d is owned by rank %d", stage,
-                                         s->stage_rank[stage]);
+                return ppl_schedule_fail(s, PPL_ERR_SCHEDULE, r, (int64_t)at,
+                                         "stage %d is owned by rank %d, want it there", stage, s->stage_rank[stage]);
         }
     }
     return PPL_OK;
@@ -76,8 +77,8 @@ static ppl_status fill(const ppl_schedule *s, ppl_positions *p) {
             if (a->kind == PPL_U) continue;
             int32_t *cell = ppl_position(p, a->stage, a->microbatch, a->kind);
             if (*cell >= 0)
-                return ppl_schedule_fail(s, PPL_ERR_SCHEDULE, r, (int64_t)at, "stands twice, first at position %d",
-                                         *cell);
+                return ppl_schedule_fail(s, PPL_ERR_SCHEDULE, r, (int64_t)at,
+                                         "stands twice, first at position %d, want it once", *cell);
             *cell = (int32_t)at;
         }
     return PPL_OK;
@@ -99,8 +100,9 @@ static ppl_status check_action(const ppl_schedule *s, const ppl_positions *p, in
         return ppl_schedule_fail(s, PPL_ERR_SCHEDULE, rank, at, "its forward %dF%d is missing", a->stage,
                                  a->microbatch);
     if (pos[PPL_F] > at)
-        return ppl_schedule_fail(s, PPL_ERR_SCHEDULE, rank, at, "stands before its forward %dF%d at position %d",
-                                 a->stage, a->microbatch, pos[PPL_F]);
+        return ppl_schedule_fail(s, PPL_ERR_SCHEDULE, rank, at,
+                                 "stands before its forward %dF%d at position %d, want it behind", a->stage,
+                                 a->microbatch, pos[PPL_F]);
     if (a->kind != PPL_B && pos[PPL_B] >= 0)
         return ppl_schedule_fail(s, PPL_ERR_SCHEDULE, rank, at,
                                  "the full backward %dB%d stands at position %d, want either B or I and W", a->stage,
@@ -110,8 +112,9 @@ static ppl_status check_action(const ppl_schedule *s, const ppl_positions *p, in
         return ppl_schedule_fail(s, PPL_ERR_SCHEDULE, rank, at, "its input gradient %dI%d is missing", a->stage,
                                  a->microbatch);
     if (pos[PPL_I] > at)
-        return ppl_schedule_fail(s, PPL_ERR_SCHEDULE, rank, at, "stands before its input gradient %dI%d at position %d",
-                                 a->stage, a->microbatch, pos[PPL_I]);
+        return ppl_schedule_fail(s, PPL_ERR_SCHEDULE, rank, at,
+                                 "stands before its input gradient %dI%d at position %d, want it behind", a->stage,
+                                 a->microbatch, pos[PPL_I]);
     return PPL_OK;
 }
 
@@ -168,8 +171,8 @@ static ppl_status check_overlaps(const ppl_schedule *s, int32_t rank) {
         bool update = list->actions[at].kind == PPL_U || list->actions[end - 1].kind == PPL_U;
         if (end - at != 2 || forward == other || update)
             return ppl_schedule_fail(s, PPL_ERR_SCHEDULE, rank, (int64_t)at,
-                                     "overlaps %zu neighbours, want a forward and a backward side by side",
-                                     end - at - 1);
+                                     "overlaps %zu neighbour%s, want a forward and a backward side by side",
+                                     end - at - 1, end - at == 2 ? "" : "s");
     }
     return PPL_OK;
 }

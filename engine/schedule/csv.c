@@ -1,11 +1,10 @@
-// csv.c - compute order as the CSV text that PyTorch's pipelining reads and writes. Reading is strict: what PyTorch's own
+// csv.c - compute order from the CSV text that PyTorch's pipelining reads and writes. Strict: what PyTorch's own
 // reader lets pass (junk behind an action, a doubled or missing action, microbatches from 1, sends that match no receive)
 // is refused by name.
 //
 //     file = row { EOL row } [EOL]      row = cell { "," cell }, row i is rank i
 //     cell = "" | simple | "(" simple { ";" simple } ")OVERLAP_F_B"      simple = stage kind [microbatch]
 #include "schedule/csv.h"
-#include "base/json.h"
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -162,7 +161,9 @@ static ppl_status infer(const ppl_csv *c, int32_t *stages, int32_t *microbatches
                                 w->word.stage, *rank);
     }
     for (int32_t k = 0; k < *stages; k++)
-        if ((*stage_rank)[k] < 0) return ppl_fail(PPL_ERR_SCHEDULE, "%s: stage %d stands in no row", c->path, k);
+        if ((*stage_rank)[k] < 0)
+            return ppl_fail(PPL_ERR_SCHEDULE, "%s: stage %d stands in no row, want each of 0 to %d in one", c->path, k,
+                            *stages - 1);
     return PPL_OK;
 }
 
@@ -186,6 +187,20 @@ static ppl_status build(const ppl_csv *c, ppl_schedule **out) {
     return st;
 }
 
+// Where the check's fault stands in the file, in front of its words.
+static ppl_status fail_check(const ppl_csv *c, ppl_status st) {
+    int32_t rank;
+    int64_t at;
+    ppl_schedule_mark(&rank, &at);
+    if (rank < 0) return ppl_prefix(st, "%s: ", c->path);
+    for (size_t i = 0; i < c->count && at >= 0; i++) {
+        const ppl_csv_word *w = &c->words[i];
+        if (w->row != rank || !computes(w) || at-- > 0) continue;
+        return ppl_prefix(st, "%s:%d: cell %d, ", c->path, rank + 1, w->cell);
+    }
+    return ppl_prefix(st, "%s:%d: ", c->path, rank + 1);
+}
+
 ppl_status ppl_schedule_read(const char *path, ppl_schedule **out) {
     *out = NULL;
     ppl_csv c = {.path = path};
@@ -199,7 +214,7 @@ ppl_status ppl_schedule_read(const char *path, ppl_schedule **out) {
     if (st == PPL_OK) st = build(&c, &s);
     if (st == PPL_OK) {
         st = ppl_schedule_check(s);
-        if (st != PPL_OK) ppl_prefix(st, "%s: ", path);
+        if (st != PPL_OK) fail_check(&c, st);
     }
     if (st == PPL_OK) st = ppl_csv_check_messages(&c, s);
     free(data);
@@ -210,26 +225,4 @@ ppl_status ppl_schedule_read(const char *path, ppl_schedule **out) {
     }
     *out = s;
     return PPL_OK;
-}
-
-ppl_status ppl_schedule_write(const ppl_schedule *s, const char *path) {
-    ppl_text t = {0};
-    for (int32_t r = 0; r < s->ranks; r++) {
-        const ppl_rank_actions *list = &s->rank[r];
-        const char *comma = "";
-        for (size_t at = 0; at < list->count; at++) {
-            const ppl_action *a = &list->actions[at], *next = at + 1 < list->count ? a + 1 : NULL;
-            if (a->kind == PPL_U) continue; // the form has none: updates are the engine's
-            char one[24], two[24];
-            ppl_action_print(a, one);
-            if (a->overlap && next && next->overlap == a->overlap) {
-                ppl_action_print(next, two);
-                ppl_text_add(&t, "%s(%s;%s)OVERLAP_F_B", comma, one, two);
-                at++;
-            } else ppl_text_add(&t, "%s%s", comma, one);
-            comma = ",";
-        }
-        ppl_text_add(&t, "\n");
-    }
-    return ppl_text_write(&t, path);
 }

@@ -1,5 +1,5 @@
-// csv.h - a CSV file of compute order, cut into words: between csv.c, which reads it, and csv_messages.c, which judges its
-// sends and receives.
+// csv.h - CSV files of compute order: cut into words by csv.c, their sends and receives judged by csv_messages.c, written by
+// csv_write.c.
 #ifndef PPL_SCHEDULE_CSV_H
 #define PPL_SCHEDULE_CSV_H
 #include "schedule/schedule.h"
@@ -20,6 +20,10 @@ typedef struct ppl_csv {
 // "PATH:LINE: cell N, 2F5: ..." and ppl_schedule_mark's rank; the position is unknown here.
 ppl_status ppl_csv_fail(const ppl_csv *c, const ppl_csv_word *w, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+// Writes the compute order of s and, with `messages`, the sends and receives of a chain of stages: each send behind what makes
+// its value, the receives of a pair of ranks in the order of the sends. s must be free of circles. Refuses what the form has no
+// words for: weights that are not synchronous, and overlaps of which one part waits for the other.
+ppl_status ppl_csv_write(const ppl_schedule *s, bool messages, const char *path);
 // Holds the file's communication words against the compute order of s, a checked schedule: each value that crosses ranks is
 // sent once after it is made and received once before it is used, nothing else is, and what one rank sends another is
 // received in the order in which it is sent. A file without such words passes.

@@ -49,12 +49,12 @@ static ppl_status judge_message(judge *j, const ppl_csv_word *cw) {
                             stage, cw->row);
     uint8_t *cell = seen(j, w);
     int bit = sends ? (gradient ? SENT_B : SENT_F) : (gradient ? GOT_B : GOT_F);
-    if (*cell & bit) return ppl_csv_fail(j->csv, cw, "stands twice");
+    if (*cell & bit) return ppl_csv_fail(j->csv, cw, "stands twice, want it once");
     int computed = gradient ? MADE_B : MADE_F;
     if (sends && !(*cell & computed))
-        return ppl_csv_fail(j->csv, cw, "stands before the action that makes what it sends");
+        return ppl_csv_fail(j->csv, cw, "stands before the action that makes what it sends, want it behind");
     if (!sends && (*cell & computed))
-        return ppl_csv_fail(j->csv, cw, "stands behind the action that needs what it receives");
+        return ppl_csv_fail(j->csv, cw, "stands behind the action that needs what it receives, want it before");
     *cell |= (uint8_t)bit;
     message m = {.from = sends ? cw->row : other,
                  .to = sends ? other : cw->row,
@@ -71,14 +71,17 @@ static ppl_status judge_message(judge *j, const ppl_csv_word *cw) {
 static ppl_status judge_compute(judge *j, const ppl_csv_word *cw, bool messages) {
     const ppl_word *w = &cw->word;
     uint8_t *cell = seen(j, w);
-    if (j->shard[w->stage] == 1) return ppl_csv_fail(j->csv, cw, "stage %d is not unsharded here", w->stage);
+    if (j->shard[w->stage] == 1)
+        return ppl_csv_fail(j->csv, cw, "stage %d is sharded here, want an UNSHARD before", w->stage);
     if (w->kind == PPL_WORD_F) {
         if (messages && neighbour(j, w->stage, -1) >= 0 && !(*cell & GOT_F))
-            return ppl_csv_fail(j->csv, cw, "%dRECV_F%d does not stand before it", w->stage, w->microbatch);
+            return ppl_csv_fail(j->csv, cw, "%dRECV_F%d does not stand before it, want what it needs received",
+                                w->stage, w->microbatch);
         *cell |= MADE_F;
     } else if (w->kind == PPL_WORD_I || w->kind == PPL_WORD_B) {
         if (messages && neighbour(j, w->stage, 1) >= 0 && !(*cell & GOT_B))
-            return ppl_csv_fail(j->csv, cw, "%dRECV_B%d does not stand before it", w->stage, w->microbatch);
+            return ppl_csv_fail(j->csv, cw, "%dRECV_B%d does not stand before it, want what it needs received",
+                                w->stage, w->microbatch);
         *cell |= MADE_B;
     }
     if (w->kind == PPL_WORD_B || w->kind == PPL_WORD_W) j->left[w->stage]--;
@@ -89,13 +92,15 @@ static ppl_status judge_shard(judge *j, const ppl_csv_word *cw) {
     const ppl_word *w = &cw->word;
     if (w->kind == PPL_WORD_REDUCE_GRAD) {
         if (j->left[w->stage])
-            return ppl_csv_fail(j->csv, cw, "%d weight gradients of the stage come behind it, want none",
-                                j->left[w->stage]);
+            return ppl_csv_fail(j->csv, cw, "%d weight gradient%s of the stage come%s behind it, want none",
+                                j->left[w->stage], j->left[w->stage] == 1 ? "" : "s",
+                                j->left[w->stage] == 1 ? "s" : "");
         return PPL_OK;
     }
     uint8_t state = w->kind == PPL_WORD_UNSHARD ? 2 : 1;
     if (j->shard[w->stage] == state || (state == 1 && !j->shard[w->stage]))
-        return ppl_csv_fail(j->csv, cw, "stage %d is %s already", w->stage, state == 2 ? "unsharded" : "sharded");
+        return ppl_csv_fail(j->csv, cw, "stage %d is %s already, want no second one", w->stage,
+                            state == 2 ? "unsharded" : "sharded");
     j->shard[w->stage] = state;
     return PPL_OK;
 }
@@ -104,7 +109,8 @@ static ppl_status judge_word(judge *j, const ppl_csv_word *cw, bool messages) {
     const ppl_word *w = &cw->word;
     if (w->kind < PPL_KINDS) return judge_compute(j, cw, messages);
     if (w->stage >= j->s->stages || j->s->stage_rank[w->stage] != cw->row)
-        return ppl_csv_fail(j->csv, cw, "stage %d is not on rank %d", w->stage, cw->row);
+        return ppl_csv_fail(j->csv, cw, "stage %d is not on rank %d, want messages of its own stages", w->stage,
+                            cw->row);
     if (w->microbatch >= j->s->microbatches)
         return ppl_csv_fail(j->csv, cw, "microbatch %d, want 0 to %d", w->microbatch, j->s->microbatches - 1);
     return w->microbatch < 0 ? judge_shard(j, cw) : judge_message(j, cw);
@@ -122,8 +128,9 @@ static ppl_status judge_sends(const judge *j) {
                 if (*seen(j, &w) & (direction > 0 ? SENT_F : SENT_B)) continue;
                 char text[48];
                 ppl_word_print(&w, text);
-                ppl_schedule_fail(NULL, PPL_ERR_SCHEDULE, s->stage_rank[k], -1, "%s is missing", text);
-                return ppl_prefix(PPL_ERR_SCHEDULE, "%s: ", j->csv->path);
+                ppl_schedule_fail(NULL, PPL_ERR_SCHEDULE, s->stage_rank[k], -1,
+                                  "%s is missing, want what the next rank reads sent", text);
+                return ppl_prefix(PPL_ERR_SCHEDULE, "%s:%d: ", j->csv->path, s->stage_rank[k] + 1);
             }
         }
     return PPL_OK;
@@ -145,8 +152,9 @@ static ppl_status judge_pairs(judge *j) {
         if (a->stage == b->stage && a->microbatch == b->microbatch && a->gradient == b->gradient) continue;
         char text[48];
         ppl_word_print(&a->word->word, text);
-        return ppl_csv_fail(j->csv, b->word, "rank %d sends %s in its place (cell %d there): crossed", b->from, text,
-                            a->word->cell);
+        return ppl_csv_fail(j->csv, b->word,
+                            "rank %d sends %s in its place (cell %d there): crossed, want one order on both sides",
+                            b->from, text, a->word->cell);
     }
     return PPL_OK;
 }

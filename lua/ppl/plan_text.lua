@@ -81,11 +81,11 @@ function text.json(compiled, figures)
         'span_idle_by_formula_is', 'rank' })
 end
 
--- The compute order as ppl_schedule_write writes it, without the last line's end: the engine writes files only, so that one
--- goes to a temporary path and comes back.
-function text.csv(compiled)
+-- The compute order as Compiled:write writes it, without the last line's end: the engine writes files only, so that one goes to
+-- a temporary path and comes back.
+function text.csv(compiled, messages, plan)
     local path = os.tmpname()
-    local ok, words = pcall(compiled.write, compiled, path)
+    local ok, words = pcall(compiled.write, compiled, path, messages, plan)
     local file = ok and io.open(path, 'rb')
     local content = file and file:read('*a')
     if file then file:close() end

@@ -53,7 +53,7 @@ function directory.open(path, trainer)
     if path and exists(path .. '/metrics.jsonl') then fail('--run %s: holds a run already, want a new directory', path) end
     lib.make_directory(self.path .. '/checkpoints')
     write(self.path .. '/config.yaml', yaml.text(values_of(trainer)))
-    trainer.schedule:write(self.path .. '/plan.csv')
+    if trainer.schedule:has_csv() then trainer.schedule:write(self.path .. '/plan.csv') end
     local words
     self.metrics, words = io.open(self.path .. '/metrics.jsonl', 'wb')
     if not self.metrics then fail('metrics: %s, want a file that can be written', words) end

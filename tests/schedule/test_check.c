@@ -32,14 +32,17 @@ typedef struct broken {
 static const char ok0[] = "0F0 0F1 0B0 0B1", ok1[] = "1F0 1B0 1F1 1B1";
 
 static const broken cases[] = {
-    {ok0, "1F0 1F0 1B0 1B1", "rank 1, position 1, 1F0: stands twice, first at position 0", 1, 1},
-    {"0F0 0F1 0B0 0B1 0B0", ok1, "rank 0, position 4, 0B0: stands twice, first at position 2", 0, 4},
+    {ok0, "1F0 1F0 1B0 1B1", "rank 1, position 1, 1F0: stands twice, first at position 0, want it once", 1, 1},
+    {"0F0 0F1 0B0 0B1 0B0", ok1, "rank 0, position 4, 0B0: stands twice, first at position 2, want it once", 0, 4},
     {ok0, "1F0 1B0 1F1", "rank 1: 1B1 is missing (or 1I1 and 1W1)", 1, -1},
     {"0F0 0B0", ok1, "rank 0: 0F1 is missing", 0, -1},
-    {ok0, "1F0 1B0 1B1 1F1", "rank 1, position 2, 1B1: stands before its forward 1F1 at position 3", 1, 2},
-    {ok0, "1I0 1F0 1W0 1F1 1B1", "rank 1, position 0, 1I0: stands before its forward 1F0 at position 1", 1, 0},
+    {ok0, "1F0 1B0 1B1 1F1", "rank 1, position 2, 1B1: stands before its forward 1F1 at position 3, want it behind", 1,
+     2},
+    {ok0, "1I0 1F0 1W0 1F1 1B1", "rank 1, position 0, 1I0: stands before its forward 1F0 at position 1, want it behind",
+     1, 0},
     {ok0, "1F0 1B0 1B1", "rank 1, position 2, 1B1: its forward 1F1 is missing", 1, 2},
-    {ok0, "1F0 1W0 1I0 1F1 1B1", "rank 1, position 1, 1W0: stands before its input gradient 1I0 at position 2", 1, 1},
+    {ok0, "1F0 1W0 1I0 1F1 1B1",
+     "rank 1, position 1, 1W0: stands before its input gradient 1I0 at position 2, want it behind", 1, 1},
     {ok0, "1F0 1F1 1I0 1B1 1W0",
      "rank 1, position 3, 1B1: stands before 1W0 at position 4, want a stage's weight gradients in microbatch order", 1,
      3},
@@ -61,8 +64,8 @@ static const broken cases[] = {
      "rank 0, position 4, 0W1: stands before 0W0 at position 5, want a stage's weight "
      "gradients in microbatch order",
      0, 4},
-    {"0F0 1F0 0F1 0B0 0B1", ok1, "rank 0, position 1, 1F0: stage 1 is owned by rank 1", 0, 1},
-    {ok0, "", "rank 1: has no actions", 1, -1},
+    {"0F0 1F0 0F1 0B0 0B1", ok1, "rank 0, position 1, 1F0: stage 1 is owned by rank 1, want it there", 0, 1},
+    {ok0, "", "rank 1: has no actions, want those of its stages", 1, -1},
     {"0F0 0F1 0B0 0U0 0B1", ok1,
      "rank 0, position 3, 0U0: stands before 0B1 at position 4, want a stage's update behind "
      "all its actions",
@@ -71,7 +74,7 @@ static const broken cases[] = {
     {"0F0 (0F1;0B0;0B1)", ok1,
      "rank 0, position 1, 0F1: overlaps 2 neighbours, want a forward and a backward side by side", 0, 1},
     {"(0F0;0F1) 0B0 0B1", ok1,
-     "rank 0, position 0, 0F0: overlaps 1 neighbours, want a forward and a backward side by side", 0, 0},
+     "rank 0, position 0, 0F0: overlaps 1 neighbour, want a forward and a backward side by side", 0, 0},
     {"0F0 0F1 0B0 (0B1)", ok1,
      "rank 0, position 3, 0B1: overlaps 0 neighbours, want a forward and a backward side by side", 0, 3},
 };

@@ -27,6 +27,7 @@ local SPEC = {
     { name = '--format', value = 'FORMAT', help = 'table (default), csv (compute order in PyTorch\'s form), json, svg (a picture)' },
     { name = '--output', short = '-o', value = 'FILE', help = 'write that to a file, whole or not at all' },
     { name = '--csv', value = 'FILE', help = 'besides, write the compute order in PyTorch\'s form' },
+    { name = '--messages', help = 'with --csv or --format csv: sends and receives too' },
     { name = '--tasks', help = 'print each rank\'s task list' },
     { name = '--config', value = 'FILE', help = 'of a training script' },
     { name = '--set', value = 'A.B=V', help = 'of a training script' },
@@ -52,7 +53,7 @@ with its reason.
   ppl plan zb-v --format svg --output zb-v.svg      the same as an SVG file
   ppl plan 1f1b --costs F=2:2:6:2,I=1,W=1           a slow stage
   ppl plan --compare gpipe,1f1b,zb-h1,zb-v --link latency=0.1
-  ppl plan mine.lua --format csv > mine.csv         for PyTorch's pipelining
+  ppl plan mine.lua --format csv > mine.csv         for PyTorch's pipelining; --messages: with sends and receives
 
 Exit status: 0, 1 for a failure (with --compare: if every schedule is refused), 2 for wrong usage.
 
@@ -147,7 +148,7 @@ local function list_schedules()
 end
 
 local function text_of(format, compiled, figures, shown)
-    if format == 'csv' then return plan_text.csv(compiled) end
+    if format == 'csv' then return plan_text.csv(compiled, shown.messages, shown.plan) end
     if format == 'json' then return plan_text.json(compiled, figures) end
     if format == 'svg' then return require 'ppl.plan_svg'.text(compiled, figures, shown) end
     local parts = { plan_text.table(compiled, figures, shown) }
@@ -157,20 +158,24 @@ local function text_of(format, compiled, figures, shown)
 end
 
 local function run_one(what, values, format, steps)
+    if values.messages and not values.csv and format ~= 'csv' then
+        fail.usage('--messages: is for CSV, want --format csv or --csv FILE beside it')
+    end
     local costs, timed = read_costs(values)
     local compiled, trainer = compile(what, values)
     local where = timed and values.costs or '--costs'
     local figures = plan_figures.of(compiled, costs_of.check(where, costs, compiled.stages), steps)
-    if values.csv then compiled:write(values.csv) end
-    deliver(values, text_of(format, compiled, figures,
-        { timed = timed, plain = values.output ~= nil, tasks = values.tasks, trainer = trainer }))
+    local plan_of = values.messages and trainer and capi.lib.run_plan(trainer:open()) or nil
+    if values.csv then compiled:write(values.csv, values.messages, plan_of) end
+    deliver(values, text_of(format, compiled, figures, { timed = timed, plain = values.output ~= nil, tasks = values.tasks,
+        trainer = trainer, messages = values.messages, plan = plan_of }))
     if trainer then trainer:close() else compiled:close() end
     return 0
 end
 
 local function run_compare(list, values, format, steps)
     if format ~= 'table' and format ~= 'json' then fail.usage('--compare: prints no %s, want --format table or json', format) end
-    for _, name in ipairs { 'csv', 'tasks', 'config', 'set' } do
+    for _, name in ipairs { 'csv', 'messages', 'tasks', 'config', 'set' } do
         if values[name] then fail.usage('--%s: is for one schedule, want none with --compare', name) end
     end
     if #list == 0 then fail.usage('--compare: names no schedule, want some, as in gpipe,1f1b,zb-h1') end
