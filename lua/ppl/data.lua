@@ -96,14 +96,20 @@ local function open_queue(inputs)
     return capi.handle('data', out[0], 'data_close')
 end
 
--- Writes nested lists of numbers into an array from `at` on; gives the position behind them.
-local function flatten(array, at, limit, value)
+-- Writes nested lists of numbers into an array from `at` on; gives the position behind them. whole: they are i32. Second
+-- result: the first number that cannot be one.
+local function flatten(array, at, limit, value, whole)
     if type(value) == 'number' then
+        if whole and (value % 1 ~= 0 or value < -2 ^ 31 or value >= 2 ^ 31) then return at, value end
         if at < limit then array[at] = value end
         return at + 1
     end
     if type(value) ~= 'table' then return limit + 1 end
-    for _, item in ipairs(value) do at = flatten(array, at, limit, item) end
+    local bad
+    for _, item in ipairs(value) do
+        at, bad = flatten(array, at, limit, item, whole)
+        if bad then return at, bad end
+    end
     return at
 end
 
@@ -121,7 +127,12 @@ local function push(self, where, step)
         local each = types.elements(input.shape)
         local array = capi.new(input.dtype == 'i32' and 'int32_t[?]' or 'float[?]', math.max(1, count * each))
         for s, sample in ipairs(samples) do
-            if flatten(array, (s - 1) * each, s * each, sample) ~= s * each then
+            local behind, bad = flatten(array, (s - 1) * each, s * each, sample, input.dtype == 'i32')
+            if bad then
+                fail('%s: sample %d of %s, number %d: is %s, want a whole number that 32 bits hold', where, s - 1, input.name,
+                    behind - (s - 1) * each, tostring(bad))
+            end
+            if behind ~= s * each then
                 fail('%s: sample %d of %s: want %d numbers as of shape %s', where, s - 1, input.name, each,
                     tostring(types.shape(input.shape)))
             end

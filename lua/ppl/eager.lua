@@ -123,6 +123,7 @@ function eager.tensor(data, options)
         fail('tensor: %d elements, want the %d of shape %s', #flat, types.elements(shape), tostring(types.shape(shape)))
     end
     local integers = options.dtype == 'i32'
+    for i, value in ipairs(integers and flat or {}) do check.integer(('tensor: element %d'):format(i - 1), value, -2 ^ 31) end
     return open('tensor', options, shape, capi.array(integers and 'int32_t' or 'double', flat), integers and 'i32' or 'f64')
 end
 

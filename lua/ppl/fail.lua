@@ -8,16 +8,29 @@ local fail = {}
 -- has taken its frame.
 fail.script = nil
 
--- "train.lua:12: " of the innermost frame that is not the library's; '' where there is none.
-local function position()
+-- "train.lua:12" of the innermost frame that is not the library's; nil where there is none.
+function fail.line()
     for level = 3, 250 do
         local frame = debug.getinfo(level, 'Sl')
         if not frame then break end
         if frame.what ~= 'C' and frame.currentline > 0 and frame.source:sub(1, #LIBRARY) ~= LIBRARY then
-            return ('%s:%d: '):format(frame.short_src, frame.currentline)
+            return ('%s:%d'):format(frame.short_src, frame.currentline)
         end
     end
-    return fail.script and fail.script .. ': ' or ''
+    return nil
+end
+
+-- The same in front of words: "train.lua:12: ", or the script's path, or ''.
+local function position()
+    local line = fail.line() or fail.script
+    return line and line .. ': ' or ''
+end
+
+-- "mine.lua:7", where a function begins; nil for the library's own.
+function fail.begin_of(f)
+    local frame = debug.getinfo(f, 'S')
+    if frame.what == 'C' or frame.source:sub(1, #LIBRARY) == LIBRARY then return nil end
+    return ('%s:%d'):format(frame.short_src, frame.linedefined)
 end
 
 -- fail(format, ...): "where: what is, want what".
@@ -34,10 +47,22 @@ function fail.usage(format, ...)
     error(setmetatable({ usage = true, message = text }, usage), 0)
 end
 
--- For xpcall where an error is thrown on: the library's own faults keep the stack they came from.
+-- Errors that are tables with a meaning of their own: they say what they are, or are another's signal.
+local function speaks(err)
+    local meta = getmetatable(err)
+    return err.message or err.helped or err.skip or meta and meta.__tostring
+end
+
+-- For xpcall where an error is thrown on: the library's own faults keep the stack they came from, and an error that has no
+-- words, or whose words have no place (a stack overflow), gets the place where it was raised.
 function fail.keep_stack(err)
-    if type(err) == 'string' and err:sub(1, #LIBRARY - 1) == LIBRARY:sub(2) then return debug.traceback(err, 2) end
-    return err
+    if type(err) == 'string' then
+        if err:sub(1, #LIBRARY - 1) == LIBRARY:sub(2) then return debug.traceback(err, 2) end
+        return err == 'stack overflow' and position() .. err .. ', want functions that end' or err
+    end
+    if type(err) == 'table' and speaks(err) then return err end
+    local what = err == nil and 'nil' or type(err) == 'table' and 'a table without words' or ('a %s (%s)'):format(type(err), tostring(err))
+    return ('%san error that is %s, want a text'):format(position(), what)
 end
 
 return fail

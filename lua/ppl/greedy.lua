@@ -282,7 +282,7 @@ local function build(description, where, shape)
     work.released = split and work.next.W or work.next.B -- by stage: the microbatches below it hold no activation
     for rank = 0, shape.ranks - 1 do work.ranks[rank + 1] = open_rank(work, rank, limit_of(description, shape, rank)) end
     return actions.bounded(function(words) return ('%s: %s; want a priority that is found faster'):format(where, words) end,
-        shape.stages, shape.microbatches, lists, work)
+        function() return where end, shape.stages, shape.microbatches, lists, work)
 end
 
 -- ppl.schedule.greedy { name, priority, ... }:
@@ -305,7 +305,10 @@ function greedy.new(description)
     for key, value in pairs(description) do copy[key] = value end
     if memory ~= nil then
         if type(memory) ~= 'function' then check.integer(where .. ': memory', memory, 1) end
-        local function of_rank(p, m, rank, o) return type(memory) == 'function' and memory(p, m, rank, o) or memory end
+        local function of_rank(p, m, rank, o)
+            if type(memory) ~= 'function' then return memory end
+            return check.integer(('%s: memory of rank %d'):format(where, rank), memory(p, m, rank, o), 1)
+        end
         copy.memory = function(p, m, rank, o) return of_rank(p, m, rank, o), 'at most' end
         copy.max_live = function(p, m, o)
             local most = 1

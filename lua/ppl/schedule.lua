@@ -111,9 +111,11 @@ function Schedule:formula(name, ranks, microbatches, of)
     return value, value and (bound or '=')
 end
 
-local function count(self, value, ranks, microbatches)
-    if type(value) == 'function' then return value(ranks, microbatches, self.options) end
-    return value
+-- A field that is a number or a function of (ranks, microbatches, options), as a whole number from 1; nil where there is none.
+local function count(self, field, ranks, microbatches)
+    local value = self[field]
+    if type(value) == 'function' then value = value(ranks, microbatches, self.options) end
+    return value ~= nil and check.integer(('schedule %s: %s'):format(self:label(), field), value, 1) or nil
 end
 
 -- ---- what compiling gives
@@ -137,28 +139,45 @@ local function cells(handle)
     return rows
 end
 
--- Fails with the words of a refused schedule and its grid around the marked place.
-function schedule.refuse(handle, words)
+-- What a refused schedule is called: its name, and the line that says the marked action, or where its rank function begins;
+-- of a CSV file, the rank's line. Second: whether it names a line.
+local function place_of(self, rank, at)
+    if self.path then return ('%s:%d'):format(self.path, rank + 1), true end
+    local description, line = self.description, nil
+    if not description.build then
+        line = at >= 0 and actions.line(description.rank, self.shape, rank, placement.own(self.shape.stage_rank, rank), at)
+            or fail.begin_of(description.rank)
+    end
+    return ('%sschedule %s'):format(line and line .. ': ' or '', description:label()), line ~= nil
+end
+
+-- Fails with the words of a refused schedule, its place, and its grid around the marked action. self: what compiling gives.
+function schedule.refuse(self, words)
     local rank, at = capi.new('int32_t[1]', -1), capi.new('int64_t[1]', -1)
     lib.schedule_mark(rank, at)
     if rank[0] < 0 then fail('%s', words) end
-    local grid = timeline.grid(cells(handle), rank[0], tonumber(at[0]))
-    fail('%s\n\n%s', words, table.concat(grid, '\n'))
+    local r, position = rank[0], tonumber(at[0]) -- what follows may mark another place
+    local grid = timeline.grid(cells(self.handle:get()), r, position)
+    local place, line = place_of(self, r, position)
+    words = ('%s: %s\n\n%s'):format(place, words, table.concat(grid, '\n'))
+    if line then error(words, 0) end -- it is the place: where the schedule was asked for says less
+    fail('%s', words)
 end
 
 -- Order within ranks, then the abstract plan: no rank may wait for another in a circle.
-local function prove(handle)
-    local ok, words = capi.try.schedule_check(handle:get())
-    if not ok then schedule.refuse(handle:get(), words) end
+local function prove(self)
+    local ok, words = capi.try.schedule_check(self.handle:get())
+    if not ok then schedule.refuse(self, words) end
     local plan = capi.new('ppl_plan *[1]')
-    ok, words = capi.try.plan_abstract(handle:get(), plan)
-    if not ok then schedule.refuse(handle:get(), words) end
-    return capi.handle('plan', plan[0], 'plan_close', { handle })
+    ok, words = capi.try.plan_abstract(self.handle:get(), plan)
+    if not ok then schedule.refuse(self, words) end
+    return capi.handle('plan', plan[0], 'plan_close', { self.handle })
 end
 
-local function compiled(description, handle)
-    local self = setmetatable({ description = description, handle = handle }, Compiled)
-    self.plan = prove(handle)
+-- from: { description, shape } or { path }.
+local function compiled(from, handle)
+    local self = setmetatable({ description = from.description, shape = from.shape, path = from.path, handle = handle }, Compiled)
+    self.plan = prove(self)
     local raw = handle:get()
     self.name, self.ranks, self.stages = capi.string(lib.schedule_name(raw)), lib.schedule_ranks(raw), lib.schedule_stages(raw)
     self.microbatches = lib.schedule_microbatches(raw)
@@ -169,7 +188,14 @@ end
 
 function Compiled:get() return self.handle:get() end
 function Compiled:cells() return cells(self.handle:get()) end
-function Compiled:write(path) lib.schedule_write(self.handle:get(), path) end
+-- Whether the CSV form can say it: it has no words for versions of the weights.
+function Compiled:has_csv() return not self.description or self.description.weights == 'sync' end
+-- The compute order as a CSV file; messages: with sends and receives. plan: the compiled form of a trainer, nil for stages in a
+-- chain.
+function Compiled:write(path, messages, plan)
+    if messages then return lib.plan_write(plan or self.plan:get(), path) end
+    return lib.schedule_write(self.handle:get(), path)
+end
 function Compiled:close()
     self.plan:close()
     self.handle:close()
@@ -193,7 +219,7 @@ function schedule.compile(description, options)
     local ranks = check.integer(where .. ': ranks', options.ranks, 1)
     local m = check.integer(where .. ': microbatches', options.microbatches, 1)
     local stages = ranks * description.chunks
-    local least = count(description, description.least_microbatches, ranks, m)
+    local least = count(description, 'least_microbatches', ranks, m)
     if least and m < least then fail('%s: %d microbatches on %d ranks, want %d at least', where, m, ranks, least) end
     local shape = { ranks = ranks, stages = stages, microbatches = m, options = description.options,
         stage_rank = placement.ranks(where, description.placement, ranks, stages) }
@@ -201,16 +227,17 @@ function schedule.compile(description, options)
     lib.schedule_open(description:label(), ranks, stages, capi.array('int32_t', shape.stage_rank), m, out)
     local handle = capi.handle('schedule', out[0], 'schedule_close')
     lib.schedule_set_weights(handle:get(), capi.const[weights[description.weights]])
-    if description.max_live then lib.schedule_set_max_live(handle:get(), count(description, description.max_live, ranks, m)) end
+    local max_live = count(description, 'max_live', ranks, m)
+    if max_live then lib.schedule_set_max_live(handle:get(), max_live) end
     add_actions(description, where, handle:get(), shape)
-    return compiled(description, handle)
+    return compiled({ description = description, shape = shape }, handle)
 end
 
 -- The checked schedule of a CSV file.
 function schedule.read(path)
     local out = capi.new('ppl_schedule *[1]')
     lib.schedule_read(path, out)
-    return compiled(nil, capi.handle('schedule', out[0], 'schedule_close'))
+    return compiled({ path = path }, capi.handle('schedule', out[0], 'schedule_close'))
 end
 
 return schedule

@@ -43,7 +43,7 @@ function methods:open()
     local ok, words, status =
         try.run_open(options.raw, self.trace:graph():get(), self.schedule:get(), self.data:get(), out)
     if not ok then
-        if status == 'schedule' or status == 'plan' then schedule.refuse(self.schedule:get(), words) end
+        if status == 'schedule' or status == 'plan' then schedule.refuse(self.schedule, words) end
         fail('%s', words)
     end
     self.run = capi.handle('trainer ' .. self.name, out[0], 'run_close',
@@ -144,7 +144,7 @@ function methods:use_schedule(what)
     local new = schedules.compile(what, { stages = self.pipeline.stages, microbatches = self.pipeline.microbatches })
     if self.run then
         local ok, words = try.run_use_schedule(self:open(), new:get())
-        if not ok then schedule.refuse(new:get(), words) end
+        if not ok then schedule.refuse(new, words) end
         self.run:borrow(new.handle)
     end
     self.schedule = new

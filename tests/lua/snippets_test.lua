@@ -64,7 +64,9 @@ return function(T)
                         arguments[#arguments + 1] = name and files[name] .. options or word
                     end
                     T.truthy(#shown > 0, shown.command .. ' shows something')
-                    check_output(shown, plan(arguments))
+                    local output = plan(arguments)
+                    for name, path in pairs(files) do output = output:gsub(path:gsub('%p', '%%%0'), name) end
+                    check_output(shown, output)
                     commands = commands + 1
                 end
             end

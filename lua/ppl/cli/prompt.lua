@@ -1,5 +1,6 @@
 -- prompt.lua - a prompt: expressions print their value, statements run, `run` is the trainer. Globals may be set here.
 local capi = require 'ppl.capi'
+local fail = require 'ppl.fail'
 local strict = require 'ppl.strict'
 local terminal = require 'ppl.terminal'
 
@@ -49,7 +50,7 @@ function prompt.run(trainer)
         text = text and text .. '\n' .. line or line
         local chunk, words, more = compile(text)
         if chunk then
-            show(pcall(chunk))
+            show(xpcall(chunk, fail.keep_stack))
             capi.lib.host_interrupted()
             text = nil
         elseif not more then

@@ -25,7 +25,8 @@ local function from_file(path)
         if file then file:close() end
         fail('%s', file and words or ('schedule %s: no such file, want one that can be read'):format(path))
     end
-    local description = chunk()
+    local ok, description = xpcall(chunk, fail.keep_stack)
+    if not ok then error(description, 0) end
     if not schedule.is(description) then
         fail('schedule %s: the file returns %s, want ppl.schedule { ... }', path, check.show(description))
     end
