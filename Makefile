@@ -6,9 +6,11 @@
 #   make bless      renews golden files               make install    PREFIX=/usr/local DESTDIR=
 #   make clean      removes what was built            make unit ONLY=plan   one folder of unit tests
 #
-# V=1 shows commands; SAN=address,undefined or SAN=thread builds with sanitizers.
+# V=1 shows commands; SAN=address,undefined or SAN=thread builds with sanitizers; MPI=1 builds ./ppl for several processes
+# (mpirun -n 4 ./ppl train.lua).
 CC ?= gcc
 SAN ?=
+MPI ?=
 PREFIX ?= /usr/local
 DESTDIR ?=
 comma := ,
@@ -34,13 +36,14 @@ cflags = -std=c11 -D_GNU_SOURCE -Iengine $(warnings) -ffp-contract=off -fno-math
          $(shell pkg-config --cflags luajit)
 libs = $(shell pkg-config --libs luajit yaml-0.1 jansson libedit) -ldnnl -lm
 
+program := $(B)/ppl$(if $(MPI),-mpi)
 objs := $(src:%.c=$(B)/%.o) $(foreach i,$(ISAS),$(isa_src:%.c=$(B)/%.$(i).o))
 test_bins := $(tests:%.c=$(B)/%)
 support := $(patsubst %.c,$(B)/%.o,$(wildcard tests/support/*.c))
 
 .PHONY: all demo test test-full lint bench bless install _all _demo _test _bench unit unit_bins format clean
 all demo test test-full bench:
-	$(Q)scripts/setup $(if $(filter test test-full,$@),build test,build)
+	$(Q)scripts/setup build $(if $(filter test test-full,$@),test mpi,$(if $(MPI),mpi))
 	$(Q)$(MAKE) --no-print-directory _$@
 
 lint:
@@ -49,11 +52,16 @@ lint:
 format:
 	clang-format -i $$(git ls-files '*.c' '*.h')
 
-_all: $(B)/ppl
-	$(Q)ln -sfn $(B)/ppl ppl
-$(B)/ppl: $(B)/engine/main.o $(B)/libppl.a
+_all: $(program)
+	$(Q)ln -sfn $(program) ppl
+# The two programs differ in one object: with MPI and without.
+$(B)/ppl: $(B)/engine/world/alone.o
+$(B)/ppl-mpi: $(B)/engine/world/mpi.o
+$(B)/engine/world/mpi.o: cflags += $(shell pkg-config --cflags ompi-c)
+$(B)/ppl-mpi: libs += $(shell pkg-config --libs ompi-c)
+$(B)/ppl $(B)/ppl-mpi: $(B)/engine/main.o $(B)/libppl.a
 	@echo "link $@"
-	$(Q)$(CC) $(cflags) -rdynamic -o $@ $< -Wl,--whole-archive $(B)/libppl.a -Wl,--no-whole-archive $(libs)
+	$(Q)$(CC) $(cflags) -rdynamic -o $@ $(filter %.o,$^) -Wl,--whole-archive $(B)/libppl.a -Wl,--no-whole-archive $(libs)
 $(B)/libppl.a: $(objs)
 	@echo "archive $@"
 	$(Q)rm -f $@ && ar rcs $@ $^
@@ -85,7 +93,7 @@ san_env := ASAN_OPTIONS=allocator_may_return_null=1:detect_stack_use_after_retur
 unit_bins: $(test_bins)
 unit: $(filter $(B)/tests/$(ONLY)%,$(test_bins))
 	$(Q)$(san_env) tests/run $(filter $(B)/tests/$(ONLY)%,$(test_bins))
-_test: _all unit_bins
+_test: _all unit_bins $(B)/ppl-mpi
 	$(Q)$(MAKE) --no-print-directory SAN=address$(comma)undefined unit_bins
 	$(Q)$(MAKE) --no-print-directory SAN=thread unit_bins
 	$(Q)$(san_env) tests/run $(test_bins) \
@@ -102,7 +110,7 @@ _bench: _all $(benches:%.c=$(B)/%)
 
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/ppl
-	install -m 755 $(B)/ppl $(DESTDIR)$(PREFIX)/bin/ppl
+	install -m 755 $(program) $(DESTDIR)$(PREFIX)/bin/ppl
 	cp -R lua $(DESTDIR)$(PREFIX)/share/ppl/
 	install -d $(DESTDIR)$(PREFIX)/share/ppl/engine $(DESTDIR)$(PREFIX)/share/ppl/scripts
 	install -m 644 engine/ppl.h $(DESTDIR)$(PREFIX)/share/ppl/engine/ppl.h

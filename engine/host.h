@@ -14,5 +14,13 @@ void ppl_host_budget(int64_t instructions);
 int32_t ppl_host_columns(void);
 /* True if a descriptor (0, 1, 2) is a terminal. */
 bool ppl_host_terminal(int32_t descriptor);
+/* The processes that run this script together, started by mpirun: this one, from 0, and how many. Process 0 prints. */
+int32_t ppl_host_process(void);
+int32_t ppl_host_processes(void);
+/* Every process calls these in the same order. what: names the call; where processes differ in it all fail. */
+/* 1 when flag is set in any process. */
+ppl_status ppl_host_any(const char *what, int32_t flag, int32_t *out);
+/* Bytes of process 0 become everyone's. */
+ppl_status ppl_host_share(const char *what, void *data, size_t bytes);
 
 #endif

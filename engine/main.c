@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "host.h"
+#include "world/world.h"
 
 // Names of the library's own chunks begin so: an error with such a position is ppl's fault, not the script's.
 #define LIBRARY_CHUNK "<ppl>/"
@@ -102,6 +103,59 @@ bool ppl_host_terminal(int32_t descriptor) {
     return isatty(descriptor) == 1;
 }
 
+// ---- the processes of the run
+
+int32_t ppl_host_process(void) {
+    return ppl_world_process_of(ppl_world_current());
+}
+
+int32_t ppl_host_processes(void) {
+    return ppl_world_processes_of(ppl_world_current());
+}
+
+ppl_status ppl_host_any(const char *what, int32_t flag, int32_t *out) {
+    ppl_vote v = {.what = what, .any = flag != 0};
+    ppl_status status = ppl_world_vote(ppl_world_current(), &v);
+    *out = v.any;
+    return status;
+}
+
+ppl_status ppl_host_share(const char *what, void *data, size_t bytes) {
+    ppl_vote v = {.what = what};
+    ppl_status status = ppl_world_vote(ppl_world_current(), &v);
+    return status == PPL_OK ? ppl_world_share(ppl_world_current(), 0, data, bytes) : status;
+}
+
+// Joins the others if a launcher has started some. From here on process 0 alone is heard.
+static bool join_world(ppl_world **out) {
+    ppl_launch launch = ppl_launched();
+    ppl_wire wire;
+    *out = NULL;
+    if (launch.processes == 1) return true;
+    if (ppl_wire_mpi(&wire) != PPL_OK || ppl_world_open(&wire, out) != PPL_OK) {
+        if (launch.process == 0) fprintf(stderr, "ppl: %s\n", ppl_error());
+        return false;
+    }
+    ppl_world_use(*out);
+    signal(SIGUSR1, on_signal); // mpirun hands this one on, and answers the others by ending the processes itself
+    if ((*out)->process > 0 && !freopen("/dev/null", "w", stdout)) fclose(stdout);
+    return true;
+}
+
+static char failure[8192]; // what on_error or boot found wrong
+
+// Leaves when all others do. A failure is told once: by process 0, unless the processes have lost each other.
+static int leave_world(ppl_world *w, int status) {
+    bool quiet = w && w->process > 0 && w->lost == PPL_OK;
+    if (failure[0] && !quiet) fprintf(stderr, "ppl: %s\n", failure);
+    if (!w) return status;
+    bool failed = status != EXIT_SUCCESS;
+    if (failed && !failure[0]) snprintf(failure, sizeof failure, "has ended with status %d", status);
+    if (ppl_world_close(w, failed ? PPL_ERR_ARG : PPL_OK, failure) == PPL_OK || failed) return status;
+    if (!quiet) fprintf(stderr, "ppl: %s\n", ppl_error());
+    return EXIT_FAILURE;
+}
+
 // ---- the library
 
 // Writes "<directory><tail>" into path if a boot.lua lies there.
@@ -160,7 +214,7 @@ static int boot(lua_State *L, const char *library, int argc, char **argv) {
     size_t bytes = in ? fread(text, 1, sizeof text, in) : 0;
     if (in) fclose(in);
     if (bytes == 0 || bytes == sizeof text) {
-        fprintf(stderr, "ppl: %s: %zu bytes can be read, want 1 to %zu\n", file, bytes, sizeof text - 1);
+        snprintf(failure, sizeof failure, "%s: %zu bytes can be read, want 1 to %zu", file, bytes, sizeof text - 1);
         return EXIT_FAILURE;
     }
     int failed = luaL_loadbuffer(L, text, bytes, "=" LIBRARY_CHUNK "boot.lua");
@@ -177,20 +231,15 @@ static int boot(lua_State *L, const char *library, int argc, char **argv) {
     }
     if (!failed) return (int)lua_tointeger(L, -1);
     fflush(stdout);
-    fprintf(stderr, "ppl: %s\n", lua_isstring(L, -1) ? lua_tostring(L, -1) : "an error without words");
+    snprintf(failure, sizeof failure, "%s", lua_isstring(L, -1) ? lua_tostring(L, -1) : "an error without words");
     return exit_status;
 }
 
-int main(int argc, char **argv) {
-    char library[PATH_MAX];
-    if (!find_library(library)) {
-        fprintf(stderr,
-                "ppl: the Lua library is missing, want it in lua/ beside the program, or in ../share/ppl/lua\n");
-        return EXIT_FAILURE;
-    }
+// The arguments' share of main: its exit status, apart from what the other processes have to say.
+static int run(const char *library, int argc, char **argv) {
     lua_State *L = luaL_newstate();
     if (!L) {
-        fprintf(stderr, "ppl: no memory for the script interpreter\n");
+        snprintf(failure, sizeof failure, "no memory for the script interpreter");
         return EXIT_FAILURE;
     }
     luaL_openlibs(L);
@@ -201,8 +250,20 @@ int main(int argc, char **argv) {
     atomic_store(&watched, NULL);
     lua_close(L);
     if (fflush(stdout) != 0 && status == EXIT_SUCCESS) {
-        fprintf(stderr, "ppl: stdout cannot be written\n");
+        snprintf(failure, sizeof failure, "stdout cannot be written");
         status = EXIT_FAILURE;
     }
     return status;
+}
+
+int main(int argc, char **argv) {
+    char library[PATH_MAX];
+    if (!find_library(library)) {
+        fprintf(stderr,
+                "ppl: the Lua library is missing, want it in lua/ beside the program, or in ../share/ppl/lua\n");
+        return EXIT_FAILURE;
+    }
+    ppl_world *world;
+    if (!join_world(&world)) return EXIT_FAILURE;
+    return leave_world(world, run(library, argc, argv));
 }

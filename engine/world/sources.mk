@@ -1,0 +1,1 @@
+src += engine/world/world.c engine/world/meet.c engine/world/launch.c

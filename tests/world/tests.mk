@@ -1,0 +1,1 @@
+tests += tests/world/test_world.c
