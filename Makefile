@@ -59,7 +59,7 @@ $(B)/ppl: $(B)/engine/world/alone.o
 $(B)/ppl-mpi: $(B)/engine/world/mpi.o
 $(B)/engine/world/mpi.o: cflags += $(shell pkg-config --cflags ompi-c)
 $(B)/ppl-mpi: libs += $(shell pkg-config --libs ompi-c)
-$(B)/ppl $(B)/ppl-mpi: $(B)/engine/main.o $(B)/libppl.a
+$(B)/ppl $(B)/ppl-mpi: $(B)/engine/main.o $(B)/engine/line.o $(B)/libppl.a
 	@echo "link $@"
 	$(Q)$(CC) $(cflags) -rdynamic -o $@ $(filter %.o,$^) -Wl,--whole-archive $(B)/libppl.a -Wl,--no-whole-archive $(libs)
 $(B)/libppl.a: $(objs)

@@ -1,6 +1,6 @@
 // main.c - the `ppl` program, and the only file that knows lua.h. It finds the Lua library, hands it the texts of ppl.h
-// and host.h (the FFI's declarations) and the arguments, and turns what comes back into an exit status. After it:
-// lua/ppl/boot.lua.
+// and host.h (the FFI's declarations), the arguments and a few functions that need the interpreter itself, and turns what
+// comes back into an exit status. After it: lua/ppl/boot.lua; line.h reads lines at the prompt.
 #include <lauxlib.h>
 #include <limits.h>
 #include <lua.h>
@@ -16,12 +16,13 @@
 #include <unistd.h>
 
 #include "host.h"
+#include "line.h"
 #include "world/world.h"
 
 // Names of the library's own chunks begin so: an error with such a position is ppl's fault, not the script's.
 #define LIBRARY_CHUNK "<ppl>/"
 
-enum { EXIT_WRONG_USAGE = 2, HOOK_INSTRUCTIONS = 10000 };
+enum { EXIT_WRONG_USAGE = 2, HOOK_INSTRUCTIONS = 10000, STOP_PATIENCE = 10 };
 
 // The headers as they were compiled, so that program and declarations cannot differ.
 __asm__(".section .rodata\n"
@@ -36,8 +37,10 @@ extern const char ppl_header_begin[], ppl_header_end[], ppl_host_begin[], ppl_ho
 
 static _Atomic(ppl_run *) watched;
 static atomic_bool interrupted;
+static atomic_bool terminated; // by SIGTERM: the prompt ends
 
 static void on_signal(int signal_number) {
+    if (signal_number == SIGTERM) atomic_store(&terminated, true);
     if (atomic_exchange(&interrupted, true)) { // not heeded so far: leave now
         signal(signal_number, SIG_DFL);
         raise(signal_number);
@@ -72,9 +75,14 @@ void ppl_host_budget(int64_t limit) {
     instructions = 0;
 }
 
+static int guards;   // protected calls of the prompt in progress
+static int stopping; // how often what runs in them was told to end; 0: it was not
+
 // Runs every HOOK_INSTRUCTIONS of the interpreter; the JIT compiler is off, or it would not.
 static void on_count(lua_State *L, lua_Debug *at) {
-    if (!atomic_load(&watched) && atomic_exchange(&interrupted, false)) {
+    if (!atomic_load(&watched) && (stopping || atomic_exchange(&interrupted, false))) {
+        // A chunk that catches the error and goes on is told again, at last before each of its instructions.
+        if (guards && ++stopping > STOP_PATIENCE) lua_sethook(L, on_count, LUA_MASKCOUNT, 1);
         lua_pushliteral(L, "interrupted");
         lua_error(L);
     }
@@ -156,6 +164,87 @@ static int leave_world(ppl_world *w, int status) {
     return EXIT_FAILURE;
 }
 
+// ---- what the prompt has from here: the table that boot.lua gets
+
+static ppl_line *line_editor;
+
+static void guard_done(lua_State *L) {
+    stopping = 0;
+    lua_sethook(L, on_count, LUA_MASKCOUNT, HOOK_INSTRUCTIONS);
+}
+
+// The handler of guard: an error ends all telling to stop, then the given handler makes words of it.
+static int on_guarded_error(lua_State *L) {
+    guard_done(L);
+    lua_pushvalue(L, lua_upvalueindex(1));
+    lua_insert(L, 1);
+    lua_call(L, lua_gettop(L) - 1, 1);
+    return 1;
+}
+
+// guard(handler, f) -> true and f's results, or false and what the handler made of the error. A signal ends f, whatever it
+// catches.
+static int guard(lua_State *L) {
+    luaL_checktype(L, 1, LUA_TFUNCTION);
+    luaL_checktype(L, 2, LUA_TFUNCTION);
+    lua_settop(L, 2);
+    lua_pushvalue(L, 1);
+    lua_pushcclosure(L, on_guarded_error, 1);
+    lua_replace(L, 1);
+    guards++;
+    int failed = lua_pcall(L, 0, LUA_MULTRET, 1);
+    guards--;
+    guard_done(L);
+    atomic_store(&interrupted, false);
+    lua_pushboolean(L, !failed);
+    lua_replace(L, 1);
+    return lua_gettop(L);
+}
+
+// What a Tab completes: the function on top of the stack gives what to insert and what to list.
+static void complete(void *self, const char *before, size_t bytes, ppl_line_answer *answer) {
+    lua_State *L = self;
+    lua_pushvalue(L, -1);
+    lua_pushlstring(L, before, bytes);
+    if (lua_pcall(L, 1, 2, 0) == 0) { // one that fails completes nothing
+        snprintf(answer->insert, sizeof answer->insert, "%s", lua_isstring(L, -2) ? lua_tostring(L, -2) : "");
+        snprintf(answer->list, sizeof answer->list, "%s", lua_isstring(L, -1) ? lua_tostring(L, -1) : "");
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+}
+
+// open_line(history or nil) -> whether lines can be edited here.
+static int open_line(lua_State *L) {
+    if (!line_editor && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO))
+        line_editor = ppl_line_open(lua_tostring(L, 1), complete, L, &terminated);
+    lua_pushboolean(L, line_editor != NULL);
+    return 1;
+}
+
+// read_line(prompt, completer) -> a text; nil at the end of input; false for a line that was given up.
+static int read_line(lua_State *L) {
+    const char *text = NULL, *prompt = luaL_checkstring(L, 1);
+    luaL_checktype(L, 2, LUA_TFUNCTION);
+    lua_settop(L, 2);
+    fflush(stdout);
+    ppl_line_end end = line_editor ? ppl_line_read(line_editor, prompt, &text) : PPL_LINE_EOF;
+    atomic_store(&interrupted, false);
+    if (end == PPL_LINE_TEXT) lua_pushstring(L, text);
+    else if (end == PPL_LINE_CANCELLED) lua_pushboolean(L, 0);
+    else lua_pushnil(L);
+    return 1;
+}
+
+// remember(text): a line of history.
+static int remember(lua_State *L) {
+    if (line_editor) ppl_line_remember(line_editor, luaL_checkstring(L, 1));
+    return 0;
+}
+
+static const luaL_Reg host_functions[] = {
+    {"guard", guard}, {"open_line", open_line}, {"read_line", read_line}, {"remember", remember}, {NULL, NULL}};
+
 // ---- the library
 
 // Writes "<directory><tail>" into path if a boot.lua lies there.
@@ -204,7 +293,7 @@ static int on_error(lua_State *L) {
     return 1;
 }
 
-// Runs boot.lua (library folder, header texts, the arguments); it returns the exit status.
+// Runs boot.lua (library folder, header texts, the arguments, the functions above); it returns the exit status.
 static int boot(lua_State *L, const char *library, int argc, char **argv) {
     char file[PATH_MAX + 16];
     lua_pushcfunction(L, on_error);
@@ -227,7 +316,9 @@ static int boot(lua_State *L, const char *library, int argc, char **argv) {
             lua_pushstring(L, argv[i]);
             lua_rawseti(L, -2, i);
         }
-        failed = lua_pcall(L, 4, 1, 1);
+        lua_newtable(L);
+        luaL_register(L, NULL, host_functions);
+        failed = lua_pcall(L, 5, 1, 1);
     }
     if (!failed) return (int)lua_tointeger(L, -1);
     fflush(stdout);
@@ -248,6 +339,7 @@ static int run(const char *library, int argc, char **argv) {
     catch_signals();
     int status = boot(L, library, argc, argv);
     atomic_store(&watched, NULL);
+    ppl_line_close(line_editor);
     lua_close(L);
     if (fflush(stdout) != 0 && status == EXIT_SUCCESS) {
         snprintf(failure, sizeof failure, "stdout cannot be written");

@@ -1,6 +1,6 @@
 -- boot.lua - the first Lua that runs: makes `require` find the library under names of its own, binds the engine, and
 -- hands the arguments to the command line. Before: engine/main.c. After: capi.lua, cli/init.lua.
-local library, header, host_header, arguments = ...
+local library, header, host_header, arguments, host = ...
 
 -- Chunks of the library are called <ppl>/..., whatever folder they lie in: fail.lua tells a script's lines from the
 -- library's by that, and so does main.c.
@@ -18,6 +18,8 @@ local function load_library(name)
     return '\n\tno file of the library for ' .. name
 end
 table.insert(package.loaders, 2, load_library)
+host.library = library
+package.loaded['ppl.host'] = host -- functions of main.c that need the interpreter itself
 
 require('ppl.strict').on()
 require('ppl.capi').bind(header, host_header)

@@ -46,9 +46,9 @@ local function open_text(options, part)
     }
 end
 
--- ppl.data.text { files = { 'a.txt' }, context, held_out = 0.05, seed = 1 }: bytes as tokens 0 .. 255; a sample is a window of
--- `context` tokens and the same moved by one as targets. held_out: the fraction at the end of each file that is kept for
--- evaluation.
+-- ppl.data.text { files = { 'a.txt' }, context, held_out = 0.05, seed = 1 }: bytes of files as tokens. Tokens are 0 to 255; a
+-- sample is a window of `context` tokens and the same moved by one as targets. held_out: the fraction at the end of each file
+-- that is kept for evaluation.
 function data.text(options)
     check.keys('ppl.data.text', options, text_keys)
     local files = check.table('ppl.data.text: files', options.files)
@@ -155,8 +155,8 @@ local function feed(self, batch)
     self.fed = self.fed + 1
 end
 
--- ppl.data.iterator { inputs = { { name, dtype = 'f32', shape = {} } }, next = function (step, batch) }: next gives a table
--- with a list of samples for each input, or nil at the end. Called between steps, up to 8 steps ahead.
+-- ppl.data.iterator { inputs = { { name, dtype = 'f32', shape = {} } }, next = function (step, batch) }: samples that a
+-- function makes. next gives a table with a list of samples for each input, or nil at the end. Called between steps, up to 8 steps ahead.
 function data.iterator(options)
     check.keys('ppl.data.iterator', options, check.set('inputs', 'next'))
     local inputs = check_inputs('ppl.data.iterator', options.inputs)

@@ -39,7 +39,8 @@ local function build(where, kind, options, own)
 end
 
 -- ppl.adamw { lr, betas = { 0.9, 0.95 }, eps = 1e-8, weight_decay = 0.1, warmup = 0 steps, decay = 'constant' | 'cosine' |
--- 'linear' (to min_lr = 0 at the trainer's last step), clip }: Loshchilov and Hutter 2019. Decay applies to matrices.
+-- 'linear' (to min_lr = 0 at the trainer's last step), clip }: the optimizer AdamW. Loshchilov and Hutter 2019. Weight decay
+-- applies to matrices.
 function optim.adamw(options)
     local self = build('ppl.adamw', 'PPL_ADAMW', options, { 'betas', 'eps' })
     local betas = check.table('ppl.adamw: betas', options.betas, { 0.9, 0.95 })
@@ -50,7 +51,7 @@ function optim.adamw(options)
     return self
 end
 
--- ppl.sgd { lr, momentum = 0, weight_decay = 0, warmup, decay, min_lr, clip }.
+-- ppl.sgd { lr, momentum = 0, weight_decay = 0, warmup, decay, min_lr, clip }: stochastic gradient descent.
 function optim.sgd(options)
     local self = build('ppl.sgd', 'PPL_SGD', options, { 'momentum' })
     self.momentum = check.number('ppl.sgd: momentum', options.momentum, 0, 1, 0)

@@ -91,7 +91,8 @@ local function check_options(options)
     }
 end
 
--- ppl.trainer { ... }. model, loss: layers. data: a source; eval_data: one to evaluate on (default: what data held out).
+-- ppl.trainer { ... }: model, loss, data, pipeline and optimizer made one, which trains.
+-- model, loss: layers. data: a source; eval_data: one to evaluate on (default: what data held out).
 -- pipeline: stages (1), ranks (stages / chunks), microbatches (4), schedule ('1f1b': a name or path, with options as in
 -- 'interleaved:chunks=3' or { name = 'interleaved', chunks = 3 }, or ppl.schedule), cut ('even', or a list of the layers, by
 -- index or name, where stages 1 and on begin), threads (of a rank; 0: cores / ranks), recompute ('none', 'full', 'every 2'
@@ -121,11 +122,13 @@ end
 include 'ppl.trainer_run'
 include 'ppl.trainer_tables'
 include 'ppl.sample'
+trainer.methods = Trainer
 
--- run:train(): all steps, with progress, metrics, checkpoints and the run directory (trainer_files.lua).
+-- run:train(): all steps to the last, with progress, metrics, evaluation, checkpoints and the run directory. Ctrl-C stops it
+-- after the current step. Gives { steps, first_loss, loss, eval_loss, interrupted, directory, checkpoint, seconds, tokens_per_s }.
 function Trainer:train() return require 'ppl.training'.run(self) end
 
--- The engine's listing of the traced graph.
+-- run:graph(): the engine's listing of the traced graph, a text.
 function Trainer:graph() return self.trace:listing() end
 
 function Trainer:__tostring()

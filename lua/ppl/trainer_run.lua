@@ -208,7 +208,7 @@ function methods:assign(name, t, part)
     return self
 end
 
--- Stops the ranks and frees everything; safe twice.
+-- run:close(): stops the ranks and frees everything; safe twice.
 function methods:close()
     if self.closed then return end
     self.done_when_closed = self:steps_done()

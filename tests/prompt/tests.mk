@@ -1,0 +1,1 @@
+tests += tests/prompt/test_prompt.c
