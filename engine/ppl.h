@@ -40,9 +40,10 @@ int32_t ppl_abi_version(void);
 /* The size in bytes of a public struct by its name ("ppl_type"), 0 if there is none: what ffi.sizeof is held against. */
 size_t ppl_abi_sizeof(const char *name);
 const char *ppl_status_name(ppl_status status);
-double ppl_clock(void);      /* seconds, monotonic */
-int32_t ppl_cpu_cores(void); /* cores this process may run on */
-int32_t ppl_cpu_bf16(void);  /* 1: the CPU multiplies bf16 with instructions made for it, which is faster than f32 */
+double ppl_clock(void);        /* seconds, monotonic */
+int64_t ppl_memory_held(void); /* bytes of host memory that the engine holds, over all its objects in this process */
+int32_t ppl_cpu_cores(void);   /* cores this process may run on */
+int32_t ppl_cpu_bf16(void);    /* 1: the CPU multiplies bf16 with instructions made for it, which is faster than f32 */
 
 /* ---- types ---------------------------------------------------------------------------------------------------- */
 
@@ -323,7 +324,8 @@ typedef enum ppl_memory {
     PPL_MEM_PACKED,      /* weights in the device's own layout */
     PPL_MEM_ACTIVATIONS, /* slots */
     PPL_MEM_PENDING,     /* what I keeps for W */
-    PPL_MEM_EDGES,
+    PPL_MEM_EDGES,       /* producers' buffers */
+    PPL_MEM_LINKS,       /* readers' own buffers, where links copy */
     PPL_MEM_WORKSPACE,
     PPL_MEM_OTHER, /* task lists, traces, step inputs */
     PPL_MEMORIES
@@ -445,6 +447,11 @@ void ppl_run_interrupt(ppl_run *r);
 ppl_status ppl_run_evaluate(ppl_run *r, ppl_data *data, int64_t steps, double *loss);
 /* Between steps; weights and optimizer state stay. Same stages; placement and ranks may differ. */
 ppl_status ppl_run_use_schedule(ppl_run *r, const ppl_schedule *schedule);
+/* Until ppl_run_trial_end the run works with this schedule on a copy of weights and optimizer state: steps may be done, stats
+ * and events read. The end puts everything back as it was: the numbers bit for bit, the traces, the records of steps, where
+ * the data is. A queue's steps are to be pushed again from the next step on, after the beginning and after the end. */
+ppl_status ppl_run_trial_begin(ppl_run *r, const ppl_schedule *schedule);
+ppl_status ppl_run_trial_end(ppl_run *r);
 int64_t ppl_run_step(const ppl_run *r);         /* the next step: those done, before a loaded checkpoint too */
 const ppl_plan *ppl_run_plan(const ppl_run *r); /* borrowed until the schedule changes */
 
@@ -478,7 +485,7 @@ typedef struct ppl_rank_stats {
     int32_t planned_live, waits_for; /* the rank it waited for longest; -1 none */
     double busy, wait, span_idle;    /* seconds a step, over the traced steps */
     double iteration;                /* seconds a step */
-    int64_t memory[9];               /* ppl_memory, bytes */
+    int64_t memory[10];              /* ppl_memory, bytes */
 } ppl_rank_stats;
 ppl_status ppl_run_rank_stats(const ppl_run *r, int32_t rank, ppl_rank_stats *out);
 
@@ -506,6 +513,8 @@ typedef enum ppl_part { PPL_PART_WEIGHT = 0, PPL_PART_GRADIENT, PPL_PART_MOMENT1
 /* All numbers of a parameter as f64 (weights: the masters), between steps. */
 ppl_status ppl_run_read(const ppl_run *r, int32_t index, int32_t part, double *data);
 ppl_status ppl_run_write(ppl_run *r, int32_t index, int32_t part, const double *data);
+/* The square root of the sum of a part's squares. */
+ppl_status ppl_run_norm(const ppl_run *r, int32_t index, int32_t part, double *out);
 /* safetensors. save writes masters (F32) under the parameters' names, and with `state` the optimizer's moments and the
  * step; to a temporary file that is renamed at the end. load wants every parameter present with its shape, or changes nothing;
  * where the file has no state, moments are zero and the next step is 0. */

@@ -1,6 +1,8 @@
 // memory.c - arenas and aligned allocation.
 #include "base/memory.h"
 #include "base/status.h"
+#include <malloc.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +15,18 @@ struct ppl_arena_block {
 };
 _Static_assert(sizeof(struct ppl_arena_block) == ALIGN, "data behind the header stays aligned");
 
+static atomic_llong held; // bytes
+
+int64_t ppl_memory_held(void) {
+    return atomic_load_explicit(&held, memory_order_relaxed);
+}
+
+void ppl_memory_count(void *p, bool taken) {
+    if (!p) return;
+    long long bytes = (long long)malloc_usable_size(p);
+    atomic_fetch_add_explicit(&held, taken ? bytes : -bytes, memory_order_relaxed);
+}
+
 void *ppl_alloc(size_t bytes) {
     size_t room = ppl_align(bytes ? bytes : 1, ALIGN);
     void *p = room < bytes ? NULL : aligned_alloc(ALIGN, room);
@@ -21,10 +35,12 @@ void *ppl_alloc(size_t bytes) {
         return NULL;
     }
     memset(p, 0, room);
+    ppl_memory_count(p, true);
     return p;
 }
 
 void ppl_free(void *p) {
+    ppl_memory_count(p, false);
     free(p);
 }
 

@@ -18,6 +18,9 @@ void ppl_arena_clear(ppl_arena *a);                   // frees all; the arena ma
 void *ppl_alloc(size_t bytes);
 void ppl_free(void *p);
 
+// Counts a block of malloc's that ppl_alloc did not give among what the engine holds; or, before it is freed, no longer.
+void ppl_memory_count(void *p, bool taken);
+
 // Grows *array (element size bytes) to hold at least need elements, doubling. *room is in elements; plain malloc memory.
 ppl_status ppl_grow(void **array, size_t *room, size_t need, size_t element);
 

@@ -20,6 +20,11 @@ static inline ppl_bf16 ppl_bf16_from_f32(float f) {
     return (ppl_bf16)((u + 0x7fffu + ((u >> 16) & 1)) >> 16);
 }
 
+// A number for people: printed, a NaN has no sign.
+static inline double ppl_number_plain(double x) {
+    return x != x ? __builtin_nan("") : x;
+}
+
 size_t ppl_dtype_size(int32_t dtype);      // bytes
 const char *ppl_dtype_name(int32_t dtype); // "f32"
 int64_t ppl_type_elements(const ppl_type *t);

@@ -37,7 +37,7 @@ static ppl_status loss_tell(const ppl_rank *r, const ppl_bound *b, const step_ru
         sum = ppl_number_get(b->loss, ppl_graph_type_of(g, g->loss)->dtype, 0);
     if (!isfinite(sum) && r->unvalidated < 0) { // else the weights may be about to be rolled back
         return ppl_fail(PPL_ERR_NUMBER, "step %lld, stage %d, microbatch %d: the loss is %g, want a finite number",
-                        (long long)s->step, task->stage, task->microbatch, sum);
+                        (long long)s->step, task->stage, task->microbatch, ppl_number_plain(sum));
     }
     e->client.loss(e->client.self, s->step, task->microbatch, sum);
     return PPL_OK;

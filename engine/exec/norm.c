@@ -102,9 +102,9 @@ static ppl_status sums_publish(ppl_rank *r, ppl_board_slot *slot, int64_t step) 
         const ppl_update *u = &p->update;
         PPL_TRY(r->exec->options.device->square_sum(r->device, p->grads, u->uses, u->dtype, u->n, &sum));
         if (!isfinite(sum)) {
-            return ppl_fail(PPL_ERR_NUMBER,
-                            "step %lld, stage %d: the gradient of %s has a square sum of %g, want it finite",
-                            (long long)step, p->stage, r->exec->plan->stages->graph->params[p->param].name, sum);
+            return ppl_fail(
+                PPL_ERR_NUMBER, "step %lld, stage %d: the gradient of %s has a square sum of %g, want it finite",
+                (long long)step, p->stage, r->exec->plan->stages->graph->params[p->param].name, ppl_number_plain(sum));
         }
         slot->sums[p->param] = sum;
     }
@@ -132,7 +132,7 @@ static ppl_status norm_make(ppl_exec *e, ppl_board_slot *slot, int64_t tick, int
     slot->norm = sqrt(sum);
     if (!isfinite(slot->norm)) {
         return ppl_fail(PPL_ERR_NUMBER, "step %lld: the gradient norm over all parameters is %g, want it finite",
-                        (long long)step, slot->norm);
+                        (long long)step, ppl_number_plain(slot->norm));
     }
     slot->scale = o->clip == PPL_CLIP_STAGE ? 1 : ppl_clip_scale(o, slot->norm);
     e->client.norm(e->client.self, step, slot->norm, slot->scale < 1 || atomic_load(&slot->clipped) == tick + 1);

@@ -88,7 +88,7 @@ static ppl_status edges_get(ppl_rank *r, ppl_side *side) {
         for (int32_t k = 0; k < e->n_readers; k++)
             if (e->reader_rank[k] == r->rank && e->reader_buffers[k])
                 PPL_TRY(
-                    memory_get(r, PPL_MEM_EDGES, (size_t)e->reader_buffers[k] * stride, &side->reader_memory[i][k]));
+                    memory_get(r, PPL_MEM_LINKS, (size_t)e->reader_buffers[k] * stride, &side->reader_memory[i][k]));
     }
     return PPL_OK;
 }

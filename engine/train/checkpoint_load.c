@@ -244,20 +244,45 @@ static size_t scratch_bytes(const tensor *t) {
     return (size_t)ppl_type_elements(&t->type) * (t->dtype == F16 ? sizeof(float) : dtype_bytes(t->dtype));
 }
 
-// Takes all numbers. scratch: in a file they need not be aligned. Cannot fail: names and shapes have been matched.
+// A tensor's numbers in aligned memory, which in a file they need not have; returns their dtype.
+static int32_t numbers_get(const loader *l, const tensor *t, void *scratch) {
+    const char *from = l->data + t->begin;
+    if (t->dtype != F16) {
+        memcpy(scratch, from, scratch_bytes(t));
+        return t->dtype;
+    }
+    for (int64_t k = 0; k < ppl_type_elements(&t->type); k++) {
+        uint16_t h;
+        memcpy(&h, from + 2 * k, 2);
+        ((float *)scratch)[k] = half_to_f32(h);
+    }
+    return PPL_F32;
+}
+
+// That all numbers are finite: one that is not would spread through the model without a word.
+static ppl_status finite_check(const loader *l, const ppl_checkpoint_list *list, void *scratch) {
+    for (size_t i = 0; i < list->count; i++) {
+        const tensor *t = tensor_find(l, list->item[i].name);
+        int32_t dtype = numbers_get(l, t, scratch);
+        for (int64_t k = 0; k < ppl_type_elements(&t->type); k++) {
+            double x = ppl_number_get(scratch, dtype, k);
+            if (!isfinite(x))
+                return ppl_fail(PPL_ERR_NUMBER, "%s: tensor '%s', number %" PRId64 ": is %s, want finite numbers",
+                                l->path, t->name, k,
+                                isnan(x) ? "nan"
+                                : x > 0  ? "inf"
+                                         : "-inf");
+        }
+    }
+    return PPL_OK;
+}
+
+// Takes all numbers. Cannot fail: names and shapes have been matched.
 static ppl_status commit(const loader *l, ppl_store *s, const ppl_checkpoint_list *list, void *scratch) {
     for (size_t i = 0; i < list->count; i++) {
         const ppl_checkpoint_item *item = &list->item[i];
-        const tensor *t = tensor_find(l, item->name);
-        const char *from = l->data + t->begin;
-        int64_t n = ppl_type_elements(&t->type);
-        if (t->dtype != F16) memcpy(scratch, from, scratch_bytes(t));
-        for (int64_t k = 0; t->dtype == F16 && k < n; k++) {
-            uint16_t h;
-            memcpy(&h, from + 2 * k, 2);
-            ((float *)scratch)[k] = half_to_f32(h);
-        }
-        PPL_TRY(ppl_store_set(s, item->param, item->part, scratch, t->dtype == F16 ? PPL_F32 : t->dtype));
+        int32_t dtype = numbers_get(l, tensor_find(l, item->name), scratch);
+        PPL_TRY(ppl_store_set(s, item->param, item->part, scratch, dtype));
     }
     if (l->step < 0) ppl_store_zero_moments(s);
     return PPL_OK;
@@ -279,6 +304,7 @@ static ppl_status load(loader *l, ppl_store *s) {
         goto fail;
     }
     PPL_GOTO(read_at(l, l->data_at, l->data, l->data_bytes));
+    PPL_GOTO(finite_check(l, &list, scratch));
     st = commit(l, s, &list, scratch);
 fail:
     ppl_free(scratch);

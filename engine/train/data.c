@@ -43,6 +43,10 @@ void ppl_data_seek(ppl_data *d, int64_t step) {
     d->ops->seek(d, step);
 }
 
+void ppl_data_rewind(ppl_data *d, int64_t step) {
+    d->ops->rewind(d, step);
+}
+
 void ppl_data_done(ppl_data *d, int64_t step) {
     d->ops->done(d, step);
 }

@@ -14,6 +14,8 @@ ppl_type ppl_data_sample_type(const ppl_data *d, int32_t input);
 // Says which step comes next, before the first one and whenever steps do not follow one another (a checkpoint was loaded, an
 // evaluation begins): a queue hands its oldest samples to that step. Sources that know any step by its number ignore it.
 void ppl_data_seek(ppl_data *d, int64_t step);
+// As seek, and what waits in a queue is forgotten, its end too: the next push is of this step.
+void ppl_data_rewind(ppl_data *d, int64_t step);
 // Fails with PPL_ERR_DATA when `step` is beyond the data, or when none of its targets counts. batch: samples of a step.
 ppl_status ppl_data_ready(ppl_data *d, int64_t step, int32_t batch);
 // How many samples of the step there really are (<= batch: the last of an epoch, a short push); the rest is padding, which

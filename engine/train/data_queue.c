@@ -120,6 +120,15 @@ static void queue_seek(ppl_data *d, int64_t step) {
     pthread_rwlock_unlock(&q->lock);
 }
 
+static void queue_rewind(ppl_data *d, int64_t step) {
+    queue_data *q = (queue_data *)d;
+    pthread_rwlock_wrlock(&q->lock);
+    q->step = step;
+    q->count = 0;
+    q->ended = false;
+    pthread_rwlock_unlock(&q->lock);
+}
+
 // The block of a step, under the lock.
 static ppl_status block_find(const queue_data *q, int64_t step, int32_t batch, const queue_block **out) {
     int64_t at = step - q->step;
@@ -185,6 +194,7 @@ static const ppl_data_ops queue_ops = {
     .push = queue_push,
     .end = queue_end,
     .seek = queue_seek,
+    .rewind = queue_rewind,
     .present = queue_present,
     .read = queue_read,
     .done = queue_done,

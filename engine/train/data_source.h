@@ -16,6 +16,8 @@ typedef struct ppl_data_ops {
     ppl_status (*push)(ppl_data *d, int32_t samples, const void *const *arrays);
     void (*end)(ppl_data *d);
     void (*seek)(ppl_data *d, int64_t step);
+    // As seek; steps that wait in a queue are forgotten, and so is its end.
+    void (*rewind)(ppl_data *d, int64_t step);
     // How many samples of the step there are and how many targets count; PPL_ERR_DATA when it is beyond the data.
     ppl_status (*present)(ppl_data *d, int64_t step, int32_t batch, int32_t *present, double *weight);
     // Samples first .. first + samples - 1, all present, of one input. Called by several threads.

@@ -147,6 +147,7 @@ static const ppl_data_ops text_ops = {
     .push = text_push,
     .end = text_end,
     .seek = text_step,
+    .rewind = text_step,
     .present = text_present,
     .read = text_read,
     .done = text_step,

@@ -94,7 +94,7 @@ static ppl_status exec_open(ppl_run *r, const ppl_run_engine *e, ppl_exec **out)
     return PPL_OK;
 }
 
-static void engine_close(ppl_run_engine *e) {
+void ppl_run_engine_close(ppl_run_engine *e) {
     ppl_exec_close(e->exec);
     ppl_free(e->peak_live);
     ppl_store_free(e->store);
@@ -118,8 +118,7 @@ static ppl_status store_build(ppl_run *r, const ppl_plan *plan, ppl_store **out)
     return st;
 }
 
-// Compiles a schedule and starts its ranks. from: where the numbers come from; NULL: the seed.
-static ppl_status engine_build(ppl_run *r, const ppl_schedule *s, const ppl_store *from, ppl_run_engine *out) {
+ppl_status ppl_run_engine_build(ppl_run *r, const ppl_schedule *s, const ppl_store *from, ppl_run_engine *out) {
     ppl_run_engine e = {0};
     ppl_status st;
     ppl_plan_options options = {.copy_links = r->options.copy_links != 0,
@@ -138,7 +137,7 @@ static ppl_status engine_build(ppl_run *r, const ppl_schedule *s, const ppl_stor
     *out = e;
     return PPL_OK;
 fail:
-    engine_close(&e);
+    ppl_run_engine_close(&e);
     return st;
 }
 
@@ -156,7 +155,7 @@ ppl_status ppl_run_open(const ppl_run_options *options, ppl_graph *graph, const 
     PPL_GOTO(run_init(r, options, graph, schedule, data));
     PPL_GOTO(match_inputs(r));
     PPL_GOTO(ppl_stages_build(graph, options->stages, r->options.first_layer, &r->stages));
-    PPL_GOTO(engine_build(r, schedule, NULL, &r->engine));
+    PPL_GOTO(ppl_run_engine_build(r, schedule, NULL, &r->engine));
     ppl_data_seek(data, 0);
     *out = r;
     return PPL_OK;
@@ -167,7 +166,8 @@ fail:
 
 void ppl_run_close(ppl_run *r) {
     if (!r) return;
-    engine_close(&r->engine);
+    if (r->aside) (void)ppl_run_trial_end(r);
+    ppl_run_engine_close(&r->engine);
     ppl_stages_free(r->stages);
     pthread_mutex_destroy(&r->lock);
     ppl_arena_clear(&r->arena);
@@ -215,7 +215,7 @@ ppl_status ppl_run_steps(ppl_run *r, int64_t n, int64_t *done) {
     r->steps_here += *done;
     if (r->bad_step >= 0)
         st = ppl_fail(PPL_ERR_NUMBER, "step %" PRId64 ": the loss is %g, want a finite number", r->bad_step,
-                      r->bad_loss);
+                      ppl_number_plain(r->bad_loss));
     if (st != PPL_OK && st != PPL_ERR_STOPPED) return ppl_run_fail(r, st);
     if (atomic_exchange(&r->interrupted, false)) return ppl_fail(PPL_ERR_STOPPED, "run: interrupted");
     PPL_TRY(st);
@@ -260,19 +260,23 @@ ppl_status ppl_run_evaluate(ppl_run *r, ppl_data *data, int64_t steps, double *l
     PPL_TRY(st);
     *loss = sum / weight;
     if (isfinite(*loss)) return PPL_OK;
-    return ppl_fail(PPL_ERR_NUMBER, "run: the evaluation's loss is %g, want a finite number", *loss);
+    return ppl_fail(PPL_ERR_NUMBER, "run: the evaluation's loss is %g, want a finite number", ppl_number_plain(*loss));
 }
 
-ppl_status ppl_run_use_schedule(ppl_run *r, const ppl_schedule *schedule) {
+ppl_status ppl_run_fits(const ppl_run *r, const ppl_schedule *schedule) {
     if (!schedule) return ppl_fail(PPL_ERR_ARG, "run: no schedule");
     PPL_TRY(ppl_run_usable(r));
     PPL_TRY(ppl_run_check_schedule(&r->options, schedule));
-    if (schedule->microbatches != r->microbatches)
-        return ppl_fail(PPL_ERR_ARG, "run: schedule %s has %d microbatches, the model's inputs are made for %d",
-                        schedule->name, schedule->microbatches, r->microbatches);
+    if (schedule->microbatches == r->microbatches) return PPL_OK;
+    return ppl_fail(PPL_ERR_ARG, "run: schedule %s has %d microbatches, the model's inputs are made for %d",
+                    schedule->name, schedule->microbatches, r->microbatches);
+}
+
+ppl_status ppl_run_use_schedule(ppl_run *r, const ppl_schedule *schedule) {
+    PPL_TRY(ppl_run_fits(r, schedule));
     ppl_run_engine next;
-    PPL_TRY(engine_build(r, schedule, r->engine.store, &next)); // a failure leaves the old one as it is
-    engine_close(&r->engine);
+    PPL_TRY(ppl_run_engine_build(r, schedule, r->engine.store, &next)); // a failure leaves the old one as it is
+    ppl_run_engine_close(&r->engine);
     r->engine = next;
     r->steps_here = 0;
     return PPL_OK;

@@ -24,6 +24,8 @@ typedef struct ppl_run_source {
     int32_t *input; // [graph values]: the data's input that fills it; -1
 } ppl_run_source;
 
+typedef struct ppl_run_aside ppl_run_aside; // run_trial.c: what a trial puts back
+
 typedef struct ppl_run_row { // a step: in flight, or one of the kept
     ppl_step_record record;  // step -1: none
     int32_t ranks_done;
@@ -42,6 +44,7 @@ struct ppl_run {
     int64_t token_elements; // of one sample, in the input that tokens are counted in
     int64_t step;           // the next one
     int64_t steps_here;     // done since the engine was built: gradients and traces are there
+    ppl_run_aside *aside;   // NULL: no trial is on
     int64_t origin;         // ppl_now at the start
     atomic_bool interrupted;
     ppl_status failed; // not PPL_OK: only close, load and reading are left
@@ -73,5 +76,10 @@ ppl_status ppl_run_usable(const ppl_run *r); // PPL_OK unless the run has failed
 ppl_status ppl_run_fail(ppl_run *r, ppl_status status);
 // Starts rank threads anew over the same plan and store.
 ppl_status ppl_run_restart(ppl_run *r);
+// Compiles a schedule and starts its ranks. from: where the numbers come from; NULL: the seed.
+ppl_status ppl_run_engine_build(ppl_run *r, const ppl_schedule *s, const ppl_store *from, ppl_run_engine *out);
+void ppl_run_engine_close(ppl_run_engine *e);
+// That a schedule fits the run as it is.
+ppl_status ppl_run_fits(const ppl_run *r, const ppl_schedule *schedule);
 
 #endif

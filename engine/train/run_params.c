@@ -2,6 +2,7 @@
 // checkpoint files.
 #include "train/run.h"
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 
 int32_t ppl_run_parameters(const ppl_run *r) {
@@ -51,6 +52,18 @@ ppl_status ppl_run_write(ppl_run *r, int32_t index, int32_t part, const double *
     if (part != PPL_PART_WEIGHT) return PPL_OK;
     ppl_status st = ppl_exec_weights_changed(r->engine.exec);
     return st == PPL_OK ? PPL_OK : ppl_run_fail(r, st);
+}
+
+ppl_status ppl_run_norm(const ppl_run *r, int32_t index, int32_t part, double *out) {
+    PPL_TRY(index_check(r, index));
+    int64_t n = ppl_type_elements(&r->graph->params[index].type);
+    double *x = ppl_alloc((size_t)n * sizeof *x), sum = 0;
+    if (!x) return PPL_ERR_MEMORY;
+    ppl_status st = ppl_run_read(r, index, part, x);
+    for (int64_t i = 0; st == PPL_OK && i < n; i++) sum += x[i] * x[i];
+    ppl_free(x);
+    if (st == PPL_OK) *out = sqrt(sum);
+    return st;
 }
 
 ppl_status ppl_run_save(const ppl_run *r, const char *path, int32_t state) {

@@ -169,8 +169,6 @@ static void test_dtypes(void **state) {
                   {0x03ff, 1023 * 0x1p-24},
                   {0x0400, 0x1p-14},
                   {0x3555, 0.333251953125},
-                  {0x7c00, INFINITY},
-                  {0xfc00, -INFINITY},
                   {0x8000, -0.0}};
     char data[86] = {0};
     double frozen[4] = {1.5, -2.5, 1e-3, 4}, x[21];
@@ -182,11 +180,27 @@ static void test_dtypes(void **state) {
     }
     memcpy(data + 12, frozen, 32);
     for (size_t i = 0; i < sizeof halves / sizeof *halves; i++) memcpy(data + 44 + 2 * i, &halves[i].half, 2);
-    uint16_t nan = 0x7e00;
-    memcpy(data + 44 + 40, &nan, 2);
-    put(header, data, sizeof data);
     ppl_store *s = build(graph, 1, &adamw);
     int64_t step;
+    static const struct {
+        uint16_t half;
+        const char *words;
+    } endless[] = {{0x7e00, "tensor 'wte', number 20: is nan, want finite"},
+                   {0xfe00, "number 20: is nan"},
+                   {0x7c00, "number 20: is inf"},
+                   {0xfc00, "number 20: is -inf"}};
+    for (size_t i = 0; i < sizeof endless / sizeof *endless; i++) { // refused, and nothing is changed
+        memcpy(data + 44 + 40, &endless[i].half, 2);
+        put(header, data, sizeof data);
+        assert_int_equal(ppl_store_read(s, LN, PPL_PART_WEIGHT, x), PPL_OK);
+        double before = x[0];
+        assert_int_equal(ppl_checkpoint_load(s, path, &step), PPL_ERR_NUMBER);
+        if (!strstr(ppl_error(), endless[i].words)) fail_msg("%s", ppl_error());
+        assert_int_equal(ppl_store_read(s, LN, PPL_PART_WEIGHT, x), PPL_OK);
+        assert_true(x[0] == before);
+    }
+    memset(data + 44 + 40, 0, 2);
+    put(header, data, sizeof data);
     if (ppl_checkpoint_load(s, path, &step) != PPL_OK) fail_msg("%s", ppl_error());
     assert_int_equal(ppl_store_read(s, LN, PPL_PART_WEIGHT, x), PPL_OK);
     assert_true(x[0] == 3);
@@ -197,7 +211,6 @@ static void test_dtypes(void **state) {
     assert_int_equal(ppl_store_read(s, WTE, PPL_PART_WEIGHT, x), PPL_OK);
     for (size_t i = 0; i < sizeof halves / sizeof *halves; i++)
         assert_true(x[i] == halves[i].is && signbit(x[i]) == signbit(halves[i].is));
-    assert_true(isnan(x[20]));
     ppl_store_free(s);
 }
 

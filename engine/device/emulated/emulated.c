@@ -38,6 +38,7 @@ static ppl_status emulated_memory_get(ppl_device *self, size_t bytes, void **out
     if (!raw) {
         return ppl_fail(PPL_ERR_MEMORY, "rank %d, emulated device: %zu bytes cannot be had", self->options.rank, bytes);
     }
+    ppl_memory_count(raw, true);
     char *p = (char *)ppl_align((uintptr_t)raw + sizeof raw, ALIGN);
     memcpy(p - sizeof raw, &raw, sizeof raw);
     *out = p;
@@ -49,6 +50,7 @@ static void emulated_memory_free(ppl_device *self, void *p) {
     if (!p) return;
     void *raw;
     memcpy(&raw, (char *)p - sizeof raw, sizeof raw);
+    ppl_memory_count(raw, false);
     free(raw);
 }
 
