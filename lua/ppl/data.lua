@@ -60,6 +60,7 @@ function data.text(options)
         seed = check.seed('ppl.data.text: seed', options.seed, 1),
     }
     local self = open_text(settings, 0)
+    self.again = function() return open_text(settings, 0) end
     if settings.held_out > 0 then
         self.open_held_out = function() return open_text(settings, 1) end
     end
@@ -145,14 +146,27 @@ end
 -- Feeds one step of `batch` samples; a source whose iterator has ended tells the engine so.
 local function feed(self, batch)
     if self.ended then return end
-    local step = self.next_step(self.fed, batch)
+    local step = self.recent[self.fed] or self.next_step(self.fed, batch)
     if step == nil then
         self.ended = true
         lib.data_end(self:get())
         return
     end
     push(self, ('%s, step %d'):format(self.kind, self.fed), check.table(self.kind .. ': a step', step))
+    self.recent[self.fed], self.recent[self.fed - AHEAD] = step, nil
     self.fed = self.fed + 1
+end
+
+-- Goes back to a step: what was fed from there on is fed again, the same samples. The engine's queue has been emptied.
+function Source:rewind(step)
+    if not self.feed then return end
+    self.fed, self.ended = step, false
+end
+
+-- Goes to a step of another course of the training: what was fed is forgotten.
+function Source:move(step)
+    if not self.feed then return end
+    self.fed, self.recent = step, {}
 end
 
 -- ppl.data.iterator { inputs = { { name, dtype = 'f32', shape = {} } }, next = function (step, batch) }: samples that a
@@ -163,7 +177,7 @@ function data.iterator(options)
     if type(options.next) ~= 'function' then
         fail('ppl.data.iterator: next is %s, want a function (step, batch)', check.show(options.next))
     end
-    return source { kind = 'iterator', inputs = inputs, handle = open_queue(inputs), next_step = options.next, fed = 0,
+    return source { kind = 'iterator', inputs = inputs, handle = open_queue(inputs), next_step = options.next, fed = 0, recent = {},
         feed = feed, ahead = AHEAD }
 end
 
@@ -212,7 +226,7 @@ function data.table(options)
         end
         return result
     end
-    return source { kind = 'table', inputs = inputs, handle = open_queue(inputs), next_step = next_step, fed = 0, feed = feed,
+    return source { kind = 'table', inputs = inputs, handle = open_queue(inputs), next_step = next_step, fed = 0, recent = {}, feed = feed,
         ahead = AHEAD, samples = n }
 end
 

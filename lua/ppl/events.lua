@@ -8,21 +8,28 @@ local events = {}
 -- Task kinds that compute; the others (waiting, sending) are what a row shows as idle.
 local letters = { PPL_TASK_F = 'F', PPL_TASK_B = 'B', PPL_TASK_I = 'I', PPL_TASK_W = 'W', PPL_TASK_UPDATE = 'U' }
 
+-- Task kinds that wait, and for what.
+local waits = { PPL_TASK_RECEIVE = 'value', PPL_TASK_CREDIT = 'buffer', PPL_TASK_NORM = 'norm', PPL_TASK_VALIDATE = 'norm' }
+
 -- call: 'run_events' or 'plan_events' on `owner` (a pointer). Gives a list from rank 0 of lists of { kind, stage, microbatch,
--- begin, finish } in order of time.
+-- begin, finish } in order of time; each list's field `waits` is one of { cause, rank waited for or nil, begin, finish }.
 function events.read(call, owner, step, ranks)
-    local names = {}
+    local names, causes = {}, {}
     for constant, letter in pairs(letters) do names[capi.const[constant]] = letter end
+    for constant, cause in pairs(waits) do causes[capi.const[constant]] = cause end
     local count = capi.new('int64_t[1]')
     lib[call](owner, step, nil, 0, count)
     local n = tonumber(count[0])
     local raw = capi.new('ppl_event[?]', math.max(n, 1))
     lib[call](owner, step, raw, n, count)
     local rows = {}
-    for rank = 1, ranks do rows[rank] = {} end
+    for rank = 1, ranks do rows[rank] = { waits = {} } end
     for i = 0, n - 1 do
-        local e, letter = raw[i], names[raw[i].kind]
-        if letter and rows[e.rank + 1] then
+        local e, letter, cause = raw[i], names[raw[i].kind], causes[raw[i].kind]
+        if cause and rows[e.rank + 1] and e['end'] > e.begin then
+            table.insert(rows[e.rank + 1].waits, { cause = cause, rank = cause ~= 'norm' and e.peer >= 0 and e.peer or nil,
+                begin = e.begin, finish = e['end'] })
+        elseif letter and rows[e.rank + 1] then
             table.insert(rows[e.rank + 1], { kind = letter, stage = e.stage,
                 microbatch = letter ~= 'U' and e.microbatch or nil, begin = e.begin, finish = e['end'] })
         end

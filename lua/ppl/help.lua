@@ -50,7 +50,7 @@ function help.split(doc, prefix)
     local signature, rest = words:match('^([%w_.:]+%b()):%s*(.*)$')
     if not signature then signature, rest = words:match('^([%w_.:]+ ?%b{}):%s*(.*)$') end
     if not signature then return words, '' end
-    return signature, rest:match('^(.-[.:])%s') or rest
+    return signature, rest:match('^(.-%.)%s') or rest
 end
 
 -- Entries { name, signature, sentence } of the functions in a table whose comment begins with `prefix`, in the order of
@@ -71,8 +71,18 @@ function help.entries(t, prefix)
     return list
 end
 
--- What a trainer does at the prompt.
-function help.methods() return help.entries(require 'ppl.trainer'.methods, 'run:') end
+local FILES = { 'trainer', 'trainer_run', 'trainer_tables', 'trainer_memory', 'trainer_analysis', 'trainer_compare', 'sample' }
+for i, file in ipairs(FILES) do FILES[LIBRARY .. file .. '.lua'] = i end
+
+-- What a trainer does at the prompt: file by file, what works before what tells.
+function help.methods()
+    local list = help.entries(require 'ppl.trainer'.methods, 'run:')
+    for at, entry in ipairs(list) do
+        entry.order = (FILES[entry.place:match('^(.*):')] or #FILES + 1) * 1000 + at
+    end
+    table.sort(list, function(a, b) return a.order < b.order end)
+    return list
+end
 
 local SIGNATURE = 34 -- columns
 
@@ -81,8 +91,7 @@ local function add_entries(lines, entries)
     for _, entry in ipairs(entries) do
         local left = ('  %-' .. SIGNATURE .. 's '):format(entry.signature)
         if #entry.signature > SIGNATURE then
-            left = entry.name == entry.signature and left or '  ' .. entry.signature:match('^[%w_.:]+')
-                .. (entry.signature:find('{', 1, true) and ' { ... }' or '(...)')
+            left = '  ' .. entry.signature:match('^[%w_.:]+') .. (entry.signature:match('^[%w_.:]+%(') and '(...)' or ' { ... }')
             left = ('%-' .. SIGNATURE + 3 .. 's'):format(left)
         end
         local line = left .. entry.sentence

@@ -4,10 +4,11 @@ local terminal = require 'ppl.terminal'
 
 local timeline = {}
 
--- What fills a task beyond its label, so that kinds differ without colour. Idle is '.'.
+-- What fills a task beyond its label, so that kinds differ without colour. Idle is '.', or with causes what WAIT says.
 local FILL = { F = '>', B = '<', I = '(', W = '~', U = '^' }
 local LEGEND = { { 'F', 'forward' }, { 'B', 'backward' }, { 'I', 'input gradient' }, { 'W', 'weight gradient' }, { 'U', 'update' } }
 timeline.fill = FILL
+local WAIT = { value = '.', buffer = ',', norm = '-' }
 
 -- The text of a task of `width` columns: "F3>>" , or the letter and fill where its number has no room.
 local function label(task, width, with_stage)
@@ -20,6 +21,23 @@ end
 
 local function paint(kind, text, options) return options.plain and text or terminal.paint(kind, text) end
 
+-- The columns from + 1 .. to of idle time. With causes: by what was waited for, ' ' where nothing was; the rank waited for
+-- stands inside where it has room.
+local function draw_idle(waits, first, scale, from, to, options)
+    if to <= from then return '' end
+    if not options.causes then return ('.'):rep(to - from) end
+    local cells = {}
+    for c = from + 1, to do cells[c] = ' ' end
+    for _, wait in ipairs(waits) do
+        local a = math.max(from, math.floor((wait.begin - first) * scale + 0.5))
+        local b = math.min(to, math.floor((wait.finish - first) * scale + 0.5))
+        for c = a + 1, b do cells[c] = WAIT[wait.cause] end
+        local number = wait.rank and tostring(wait.rank) or ''
+        for i = 1, #number + 2 <= b - a and #number or 0 do cells[a + 1 + i] = number:sub(i, i) end
+    end
+    return table.concat(cells, '', from + 1, to)
+end
+
 -- Columns of a row: a task covers those whose middle lies in it, and at least one if its column is free. Tasks that took no
 -- time (updates that cost nothing) are left out.
 local function draw_row(tasks, first, scale, width, options)
@@ -28,12 +46,12 @@ local function draw_row(tasks, first, scale, width, options)
         local from = math.max(at, math.floor((task.begin - first) * scale + 0.5))
         local to = math.min(width, math.max(from + 1, math.floor((task.finish - first) * scale + 0.5)))
         if to > from and task.finish > task.begin then
-            cells[#cells + 1] = ('.'):rep(from - at)
+            cells[#cells + 1] = draw_idle(tasks.waits, first, scale, at, from, options)
             cells[#cells + 1] = paint(task.kind, label(task, to - from, options.with_stage), options)
             at = to
         end
     end
-    cells[#cells + 1] = ('.'):rep(width - at)
+    cells[#cells + 1] = draw_idle(tasks.waits, first, scale, at, width, options)
     return table.concat(cells)
 end
 
@@ -43,12 +61,15 @@ local function legend(kinds, options)
         if kinds[entry[1]] then parts[#parts + 1] = paint(entry[1], entry[1] .. FILL[entry[1]], options) .. ' ' .. entry[2] end
     end
     parts[#parts + 1] = '. idle'
-    return '        ' .. table.concat(parts, '   ')
+    if not options.causes then return { '        ' .. table.concat(parts, '   ') } end
+    parts[#parts] = nil
+    return { '        ' .. table.concat(parts, '   '), '        .1. waits for a value of rank 1   ,1, for a free buffer of rank 1' ..
+        '   - for the norm of all   blank: for nothing' }
 end
 
 -- ranks: list (from rank 0) of lists of { kind, stage, microbatch, begin, finish } in order of time, seconds. options:
--- width (columns of time), unit ('ms' or '' for units), with_stage (labels name the stage too),
--- plain (no colour, whatever the terminal).
+-- width (columns of time), unit ('ms' or '' for units), with_stage (labels name the stage too), causes (idle time is drawn by
+-- what was waited for: each list's waits), plain (no colour, whatever the terminal).
 -- Gives lines of text.
 function timeline.lines(ranks, options)
     options = options or {}
@@ -72,7 +93,7 @@ function timeline.lines(ranks, options)
     end
     local span = options.unit == '' and ('%g'):format(last - first) or ('%.2f ms'):format((last - first) * 1e3)
     lines[#lines + 1] = '        0' .. (' '):rep(math.max(1, width - 1 - #span)) .. span
-    lines[#lines + 1] = legend(kinds, options)
+    for _, line in ipairs(legend(kinds, options)) do lines[#lines + 1] = line end
     return lines
 end
 

@@ -1,6 +1,7 @@
 -- trainer.lua - model + cuts + schedule + data + optimizer: what a script returns and the prompt holds as `run`. Making one
 -- checks everything and traces the model; the ranks start with the first step. After: trainer_run.lua (the engine's run),
--- trainer_tables.lua (what it says of itself), trainer_files.lua (the run directory), sample.lua.
+-- trainer_tables.lua, trainer_memory.lua, trainer_analysis.lua and trainer_compare.lua (what it says of itself), training.lua
+-- (all steps, the run directory), sample.lua.
 local capi = require 'ppl.capi'
 local check = require 'ppl.check'
 local data = require 'ppl.data'
@@ -103,7 +104,7 @@ end
 -- tokens, temperature, top_k }: text to print at the end. trace_steps: newest steps whose tasks are kept. faults: for tests.
 function trainer.new(options)
     local self = setmetatable(check_options(options), Trainer)
-    self.model, self.data, self.eval_data = options.model, options.data, options.eval_data
+    self.model, self.data, self.eval_data, self.options = options.model, options.data, options.eval_data, options
     local p = self.pipeline
     self.trace = model.trace { model = options.model, loss = options.loss, inputs = self.data.inputs, dtype = self.dtype,
         samples = self.batch / p.microbatches }
@@ -117,10 +118,15 @@ end
 
 -- Methods live in files by what they are about.
 local function include(file)
-    for name, method in pairs(require(file)) do Trainer[name] = method end
+    for name, method in pairs(require(file)) do
+        if type(method) == 'function' then Trainer[name] = method end
+    end
 end
 include 'ppl.trainer_run'
 include 'ppl.trainer_tables'
+include 'ppl.trainer_memory'
+include 'ppl.trainer_analysis'
+include 'ppl.trainer_compare'
 include 'ppl.sample'
 trainer.methods = Trainer
 

@@ -40,6 +40,7 @@ function methods:open()
     if self.closed then fail('trainer %s: is closed, want an open one', self.name) end
     if self.run then return self.run:get() end
     local options, out = run_options(self), capi.new('ppl_run *[1]')
+    self.runtime = self.runtime_bytes()
     local ok, words, status =
         try.run_open(options.raw, self.trace:graph():get(), self.schedule:get(), self.data:get(), out)
     if not ok then
@@ -139,7 +140,9 @@ function methods:evaluate(steps)
     return loss
 end
 
--- run:use_schedule(s): another schedule (name, path or ppl.schedule) on the same stages, between steps; weights stay.
+-- run:use_schedule(s): another schedule on the same stages, between steps. s: a name with options or without, a path, a
+-- table { name = 'interleaved', chunks = 2 } or ppl.schedule. Weights, optimizer state and the place in the data stay as they
+-- are, bit for bit; timings begin anew.
 function methods:use_schedule(what)
     local new = schedules.compile(what, { stages = self.pipeline.stages, microbatches = self.pipeline.microbatches })
     if self.run then
@@ -147,8 +150,24 @@ function methods:use_schedule(what)
         if not ok then schedule.refuse(new, words) end
         self.run:borrow(new.handle)
     end
-    self.schedule = new
+    self.schedule, self.since = new, self:steps_done()
     return self
+end
+
+-- Runs f with another compiled schedule on a copy of weights and optimizer state, then puts everything back as it was: the
+-- numbers, the place in the data, the timings. Gives what f gives.
+function methods:trial(new, f)
+    local before = { schedule = self.schedule, since = self.since }
+    local ok, words = try.run_trial_begin(self:open(), new:get())
+    if not ok then schedule.refuse(new, words) end
+    self.data:rewind(self:steps_done())
+    self.schedule, self.since = new, self:steps_done()
+    local done, result = xpcall(f, fail.keep_stack)
+    self.schedule, self.since = before.schedule, before.since
+    lib.run_trial_end(self:open())
+    self.data:rewind(self:steps_done())
+    if not done then error(result, 0) end
+    return result
 end
 
 -- run:save(path, weights_only): a safetensors file of the weights, and unless weights_only of the optimizer and the step.
@@ -160,7 +179,8 @@ end
 -- run:load(path): weights, and where the file has them optimizer and step.
 function methods:load(path)
     lib.run_load(self:open(), check.text('load: path', path))
-    if self.data.feed then self.data.fed = self:steps_done() end -- the source goes on with that step
+    self.data:move(self:steps_done()) -- the source goes on with that step
+    self.since = self:steps_done()
     return self
 end
 

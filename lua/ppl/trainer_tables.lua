@@ -1,5 +1,6 @@
--- trainer_tables.lua - what a trainer says of itself: times by stage, waiting and memory by rank, the bubble in theory,
--- simulated and measured, parameters, and the timeline of a step. Results print as tables. Before: trainer_run.lua.
+-- trainer_tables.lua - what a trainer says of itself: times by stage, waiting by rank, links, the bubble in theory, simulated
+-- and measured, parameters, and the timeline of a step. Results print as tables. Before: trainer_run.lua. Beside it:
+-- trainer_memory.lua; after it: trainer_analysis.lua, trainer_compare.lua.
 local capi = require 'ppl.capi'
 local costs_of = require 'ppl.costs'
 local events = require 'ppl.events'
@@ -9,13 +10,22 @@ local tables = require 'ppl.table'
 local lib = capi.lib
 local methods = {}
 
-local function need_steps(self, what)
-    if self:steps_done() == 0 then fail('%s: no step has run, want run:step() before', what) end
+-- That a step has run since the schedule was chosen or a checkpoint loaded: what is told is of such steps.
+function methods:need_steps(what)
+    if self:steps_done() > (self.since or 0) then return end
+    fail('%s: no step has run%s, want run:step() before', what,
+        self.since and (' with schedule %s since it was chosen or weights were loaded'):format(self.schedule.name) or '')
+end
+
+-- The first and the last of the newest steps whose tasks are kept.
+function methods:traced()
+    return math.max(self.since or 0, self:steps_done() - self.trace_steps), self:steps_done() - 1
 end
 
 -- ---- by stage and by rank
 
-local function stage_stats(self)
+-- Rows by stage: what the engine measured.
+function methods:stage_stats()
     local run, list, raw = self:open(), {}, capi.new('ppl_stage_stats')
     for stage = 0, self.schedule.stages - 1 do
         lib.run_stage_stats(run, stage, raw)
@@ -29,9 +39,11 @@ local function stage_stats(self)
     return list
 end
 
-local memories = { 'parameters', 'gradients', 'optimizer', 'packed', 'activations', 'pending', 'edges', 'workspace', 'other' }
+local memories = { 'parameters', 'gradients', 'optimizer', 'packed', 'activations', 'pending', 'edges', 'links', 'workspace', 'other' }
+methods.memory_kinds = memories
 
-local function rank_stats(self)
+-- Rows by rank, memory among them.
+function methods:rank_stats()
     local run, list, raw = self:open(), {}, capi.new('ppl_rank_stats')
     for rank = 0, self.schedule.ranks - 1 do
         lib.run_rank_stats(run, rank, raw)
@@ -49,42 +61,102 @@ local function rank_stats(self)
     return list
 end
 
--- The measured costs of the stages, as costs.lua has them.
+-- ---- links
+
+local link_columns = {
+    { key = 'edge', title = 'edge' }, { key = 'kind', title = 'kind' }, { key = 'from', title = 'from stage' },
+    { key = 'to', title = 'to stage' }, { key = 'from_rank', title = 'from rank' }, { key = 'to_rank', title = 'to rank' },
+    { key = 'buffers', title = 'buffers' }, { key = 'bytes', title = 'bytes', format = tables.bytes },
+    { key = 'median', title = 'median ms', format = tables.ms },
+}
+
+-- run:links(): a row for each edge and reader: what crosses, its size, and the time from send to seen. The time is the median
+-- over readers that were waiting already; 0 where none was, or where both ends are one rank.
+function methods:links()
+    local run, count = self:open(), capi.new('int32_t[1]')
+    lib.run_edge_stats(run, nil, 0, count)
+    local n = count[0]
+    local raw, rows = capi.new('ppl_edge_stats[?]', math.max(n, 1)), {}
+    lib.run_edge_stats(run, raw, n, count)
+    local kinds = { [capi.const.PPL_F] = 'activation', [capi.const.PPL_B] = 'gradient', [capi.const.PPL_U] = 'tied gradient' }
+    for i = 0, n - 1 do
+        local e = raw[i]
+        rows[i + 1] = { edge = e.edge, kind = kinds[e.kind], from = e.src_stage, to = e.dst_stage, from_rank = e.src_rank,
+            to_rank = e.dst_rank, buffers = e.buffers, bytes = tonumber(e.bytes), median = e.median }
+    end
+    return tables.new(link_columns, rows)
+end
+
+-- By rank, of what it receives from other ranks in a step: seconds on the way (medians, one after the other) and bytes.
+local function link_sums(self)
+    local sums = {}
+    for rank = 1, self.schedule.ranks do sums[rank] = { time = 0, bytes = 0 } end
+    for _, row in ipairs(self:links().rows) do
+        if row.from_rank ~= row.to_rank then
+            local uses, sum = row.kind == 'tied gradient' and 1 or self.schedule.microbatches, sums[row.to_rank + 1]
+            sum.time, sum.bytes = sum.time + uses * row.median, sum.bytes + uses * row.bytes
+        end
+    end
+    return sums
+end
+
+-- ---- costs and the bubble
+
+-- The measured costs of the stages and links, as costs.lua has them; second result: the rows by stage.
 function methods:costs()
-    need_steps(self, 'costs')
+    self:need_steps('costs')
     local clip = self.clip or self.optimizer.clip
     local result = { f = {}, i = {}, w = {}, latency = 0, update = 0, barrier = clip.mode == 'before' }
-    local stages = stage_stats(self)
+    local stages = self:stage_stats()
     for s, stage in ipairs(stages) do
         result.f[s], result.i[s], result.w[s] = stage.f, stage.i, stage.w
         result.update = math.max(result.update, stage.u)
     end
+    local times = {}
+    for _, row in ipairs(self:links().rows) do
+        if row.from_rank ~= row.to_rank and row.median > 0 then times[#times + 1] = row.median end
+    end
+    result.latency = tables.median(times) or 0
     return result, stages
 end
 
--- The bubble of the newest traced steps: measured = the mean of their records; simulated = the plan with the measured
--- costs; theory = the schedule's formula for equal stages (nil where it has none). Each { ratio, overhead }: idle /
--- iteration time and idle / ideal time.
+local ALIKE = 0.05 -- measured costs that are so near each other count as equal: formulas hold up to W <= I, or for F = I = W
+
+-- The schedule's idle time by its formula with these mean costs; nil where it says nothing or gives a bound.
+local function idle_by_formula(self, mean)
+    local s, description = self.schedule, self.schedule.description
+    local idle, is = description:formula('bubble', s.ranks, s.microbatches, mean)
+    if idle or math.abs(mean.i - mean.w) > ALIKE * mean.i then return is == '=' and idle or nil end
+    local middle = (mean.i + mean.w) / 2
+    if math.abs(mean.f - middle) <= ALIKE * middle then middle = (mean.f + mean.i + mean.w) / 3 end
+    local even = { f = math.abs(mean.f - middle) <= ALIKE * middle and middle or mean.f, i = middle, w = middle }
+    idle, is = description:formula('bubble', s.ranks, s.microbatches, even)
+    return is == '=' and idle or nil
+end
+
+-- The bubble of the newest traced steps: measured = the median of their records; simulated = the plan with the measured
+-- costs; theory = the schedule's formula for equal stages (nil where it has none). Each { ratio, overhead, iteration_ms }:
+-- idle / iteration time and idle / ideal time.
 function methods:bubble()
-    need_steps(self, 'bubble')
+    self:need_steps('bubble')
     local costs = self:costs()
-    local result = {}
-    local sum, n, time = 0, 0, 0
-    for step = math.max(0, self:steps_done() - self.trace_steps), self:steps_done() - 1 do
+    local result, ratios, iterations = {}, {}, {}
+    local first, last = self:traced()
+    for step = first, last do
         local record = self:record(step)
-        sum, n, time = sum + record.bubble, n + 1, time + record.step_ms
+        ratios[#ratios + 1], iterations[#iterations + 1] = record.bubble, record.step_ms
     end
-    local ratio = sum / n
-    result.measured = { ratio = ratio, overhead = ratio < 1 and ratio / (1 - ratio) or nil, iteration_ms = time / n }
+    local ratio = tables.median(ratios)
+    result.measured = { ratio = ratio, overhead = ratio < 1 and ratio / (1 - ratio) or nil, iteration_ms = tables.median(iterations) }
     local sim = events.simulate(self.schedule, costs, 1)
     result.simulated = { ratio = sim.bubble_ratio, overhead = sim.bubble_overhead, iteration_ms = sim.iteration * 1e3 }
     local description = self.schedule.description
     if description and description.bubble then
         local s = self.schedule
         local mean = costs_of.mean(costs)
-        local idle, is = description:formula('bubble', s.ranks, s.microbatches, mean)
+        local idle = idle_by_formula(self, mean)
         local ideal = s.microbatches * description.chunks * (mean.f + mean.i + mean.w)
-        if idle and is == '=' and ideal > 0 then
+        if idle and ideal > 0 then
             result.theory = { ratio = idle / (ideal + idle), overhead = idle / ideal, iteration_ms = (ideal + idle) * 1e3 }
         end
     end
@@ -104,93 +176,94 @@ local function bubble_notes(bubble)
     return notes
 end
 
+local function ms(key, title) return { key = key, title = title, format = tables.ms } end
+
 local stage_columns = {
     { key = 'stage', title = 'stage' }, { key = 'rank', title = 'rank' }, { key = 'layers', title = 'layers' },
     { key = 'parameters', title = 'parameters', format = tables.thousands },
-    { key = 'f', title = 'F ms', format = tables.ms }, { key = 'i', title = 'I ms', format = tables.ms },
-    { key = 'w', title = 'W ms', format = tables.ms }, { key = 'u', title = 'U ms', format = tables.ms },
-    { key = 'wait', title = 'waits ms', format = tables.ms }, { key = 'waits_for', title = 'for rank' },
-    { key = 'bubble_ratio', title = 'idle', format = tables.percent },
-    { key = 'peak_activations', title = 'peak act' }, { key = 'memory', title = 'memory', format = tables.bytes },
+    ms('f', 'F ms'), ms('f_p95', 'p95'), ms('i', 'I ms'), ms('i_p95', 'p95'), ms('w', 'W ms'), ms('w_p95', 'p95'), ms('u', 'U ms'),
+    { key = 'activation_bytes', title = 'act bytes', format = tables.bytes },
 }
 
--- run:timings(): a row a stage: layers, parameters, median milliseconds of F, I, W (of a microbatch) and U (of a step), and
--- of its rank: waiting a step, idle share, peak activations, memory. Below: the bubble.
+local rank_columns = {
+    { key = 'rank', title = 'rank' }, ms('busy', 'busy ms'), ms('wait', 'waits ms'), { key = 'waits_for', title = 'for rank' },
+    { key = 'bubble_ratio', title = 'idle', format = tables.percent }, ms('span_idle', 'span idle ms'), ms('link_time', 'links ms'),
+    { key = 'link_bytes', title = 'link bytes', format = tables.bytes }, { key = 'peak_activations', title = 'peak act' },
+    { key = 'total', title = 'memory', format = tables.bytes },
+}
+
+-- run:timings(): where a step's time went. By stage: median and 95th percentile of milliseconds of F, I and W (of a microbatch)
+-- and U (of a step), and the bytes of one activation. By rank, of a step: busy, waiting and for whom most, idle share, idle
+-- between its first and last task, time and bytes of what it receives over links, peak activations, memory. Below: the bubble
+-- ratio (idle / iteration time) and the bubble overhead (idle / ideal time), in theory, simulated with the measured costs, and
+-- measured. Fields: rows (by stage), ranks, bubble.
 function methods:timings()
-    need_steps(self, 'timings')
-    local rows, ranks = stage_stats(self), rank_stats(self)
+    self:need_steps('timings')
+    local rows, ranks, links = self:stage_stats(), self:rank_stats(), link_sums(self)
+    for r, rank in ipairs(ranks) do
+        rank.link_time, rank.link_bytes = links[r].time, links[r].bytes
+        rank.bubble_ratio = rank.iteration > 0 and math.max(0, 1 - rank.busy / rank.iteration) or nil
+    end
     for _, row in ipairs(rows) do
         local rank = ranks[row.rank + 1]
         row.wait, row.waits_for, row.peak_activations, row.memory = rank.wait, rank.waits_for, rank.peak_activations, rank.total
-        row.bubble_ratio = rank.iteration > 0 and 1 - rank.busy / rank.iteration or nil
-        row.span_idle = rank.span_idle
+        row.bubble_ratio, row.span_idle = rank.bubble_ratio, rank.span_idle
     end
     local bubble = self:bubble()
-    local result = tables.new(stage_columns, rows, bubble_notes(bubble))
-    result.bubble, result.ranks = bubble, ranks
-    return result
+    return tables.several({ tables.new(stage_columns, rows), tables.new(rank_columns, ranks, bubble_notes(bubble)) },
+        { bubble = bubble, ranks = ranks, rows = rows })
 end
 
-local memory_columns = { { key = 'rank', title = 'rank' } }
-for _, name in ipairs(memories) do memory_columns[#memory_columns + 1] = { key = name, title = name, format = tables.bytes } end
-memory_columns[#memory_columns + 1] = { key = 'total', title = 'total', format = tables.bytes }
-memory_columns[#memory_columns + 1] = { key = 'planned_activations', title = 'planned act' }
-memory_columns[#memory_columns + 1] = { key = 'peak_activations', title = 'peak act' }
-
--- run:memory(): bytes of each rank by what they are for; activations at once, planned and measured.
-function methods:memory() return tables.new(memory_columns, rank_stats(self)) end
-
--- Bytes of all ranks together.
-function methods:total_memory()
-    local sum = 0
-    for _, row in ipairs(rank_stats(self)) do sum = sum + row.total end
-    return sum
-end
-
-local link_columns = {
-    { key = 'edge', title = 'edge' }, { key = 'kind', title = 'kind' }, { key = 'from', title = 'from stage' },
-    { key = 'to', title = 'to stage' }, { key = 'buffers', title = 'buffers' },
-    { key = 'bytes', title = 'bytes', format = tables.bytes }, { key = 'median', title = 'median ms', format = tables.ms },
-}
-
--- run:links(): a row for each (edge, reader): what crosses, its size, and the time from send to seen.
-function methods:links()
-    local run, count = self:open(), capi.new('int32_t[1]')
-    lib.run_edge_stats(run, nil, 0, count)
-    local n = count[0]
-    local raw, rows = capi.new('ppl_edge_stats[?]', math.max(n, 1)), {}
-    lib.run_edge_stats(run, raw, n, count)
-    local kinds = { [capi.const.PPL_F] = 'activation', [capi.const.PPL_B] = 'gradient', [capi.const.PPL_U] = 'tied gradient' }
-    for i = 0, n - 1 do
-        local e = raw[i]
-        rows[i + 1] = { edge = e.edge, kind = kinds[e.kind], from = e.src_stage, to = e.dst_stage, buffers = e.buffers,
-            bytes = tonumber(e.bytes), median = e.median }
-    end
-    return tables.new(link_columns, rows)
-end
+-- ---- parameters
 
 local parameter_columns = {
     { key = 'name', title = 'name' }, { key = 'shape', title = 'shape', format = tostring },
-    { key = 'numbers', title = 'numbers', format = tables.thousands }, { key = 'first_stage', title = 'first stage' },
-    { key = 'last_stage', title = 'last stage' },
+    { key = 'numbers', title = 'numbers', format = tables.thousands }, { key = 'stages', title = 'stage' },
+    { key = 'norm', title = 'norm', format = '%.4g' }, { key = 'grad_norm', title = 'gradient norm', format = '%.4g' },
 }
 
--- run:parameters(): a row a parameter: name, shape and the stages that use it.
-function methods:parameters()
-    local rows, sum = self:parameter_list(), 0
-    for _, row in ipairs(rows) do sum = sum + row.numbers end
-    return tables.new(parameter_columns, rows, { ('%s numbers in all'):format(tables.thousands(sum)) })
+-- nil where the parameter has no such part now.
+local function norm_of(self, index, part)
+    local out = capi.new('double[1]')
+    return capi.try.run_norm(self:open(), index, capi.const[part], out) and out[0] or nil
 end
 
--- run:events(step): the tasks of one of the newest steps, by rank: { kind, stage, microbatch, begin, finish }.
+-- run:parameters(pattern): a row a parameter whose name holds the (Lua) pattern; without one, of all. Shape, stages that use it,
+-- norm, and the gradient's norm in the last step, summed over microbatches, before clipping.
+function methods:parameters(pattern)
+    if pattern ~= nil then
+        local ok, words = pcall(string.find, '', require 'ppl.check'.text('parameters: pattern', pattern))
+        if not ok then fail('parameters: %q is no pattern: %s', pattern, words) end
+    end
+    local rows, sum = {}, 0
+    for _, row in ipairs(self:parameter_list()) do
+        if not pattern or row.name:find(pattern) then
+            row.stages = row.first_stage == row.last_stage and row.first_stage or ('%d-%d'):format(row.first_stage, row.last_stage)
+            row.norm, row.grad_norm = norm_of(self, row.index, 'PPL_PART_WEIGHT'), norm_of(self, row.index, 'PPL_PART_GRADIENT')
+            rows[#rows + 1] = row
+            sum = sum + row.numbers
+        end
+    end
+    return tables.new(parameter_columns, rows, { ('%s numbers in %d parameters'):format(tables.thousands(sum), #rows) })
+end
+
+-- ---- one step
+
+-- The tasks of one of the newest steps, by rank: { kind, stage, microbatch, begin, finish }, and waits among their fields.
 function methods:events(step)
-    need_steps(self, 'events')
-    return events.read('run_events', self:open(), step or self:steps_done() - 1, self.schedule.ranks)
+    self:need_steps('events')
+    local first, last = self:traced()
+    step = step or last
+    if type(step) ~= 'number' or step < first or step > last then
+        fail('step %s: its tasks are not kept, want one of %d to %d', tostring(step), first, last)
+    end
+    return events.read('run_events', self:open(), step, self.schedule.ranks)
 end
 
--- run:timeline(step): one of the newest steps (the last) as text, a row a rank.
+-- run:timeline(step): one of the newest steps (the last) as a picture, a row a rank. A task is drawn by its letter and
+-- microbatch; idle time by what the rank waited for: .1. a value of rank 1, ,1, a free buffer of rank 1, - the norm of all.
 function methods:timeline(step)
-    return events.timeline(self:events(step), { unit = 'ms', with_stage = self.schedule.stages > self.schedule.ranks })
+    return events.timeline(self:events(step), { unit = 'ms', with_stage = self.schedule.stages > self.schedule.ranks, causes = true })
 end
 
 return methods
