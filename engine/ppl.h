@@ -286,7 +286,10 @@ typedef enum ppl_task_kind {
     PPL_TASK_KINDS
 } ppl_task_kind;
 
-/* One line of a rank's list; 32 bytes. Fields that a kind does not use are -1. */
+/* One line of a rank's list; 32 bytes. Fields that a kind does not use are -1.
+ * Asynchronous schedules (weights stash and 2bw) flow from step to step without draining: the first ppl_plan_ahead tasks of
+ * a step run while the step before still has backwards to do (ppl_plan_turn). With them slots, pendings and buffers are
+ * those of step 0; step t goes round by its microbatches: (slot + t * microbatches) % slots. */
 typedef struct ppl_task {
     int8_t kind;   /* ppl_task_kind */
     int8_t stream; /* 0; 1: may run beside the task before it (overlap) */
@@ -298,9 +301,12 @@ typedef struct ppl_task {
     int32_t microbatch;
     int32_t edge;
     int32_t
-        sequence;    /* position of the microbatch in the edge's order, from 0: what buffer tickets are computed from */
-    int32_t action;  /* position in the schedule's list of this rank that it serves; -1 none */
-    int32_t version; /* of the weights it uses, counted back from the newest: 0 with synchronous schedules */
+        sequence;   /* position of the microbatch in the edge's order, from 0: what buffer tickets are computed from */
+    int32_t action; /* position in the schedule's list of this rank that it serves; -1 none */
+    /* Of the stage's weights: F, B, I, W: the one they read; UPDATE: the one it steps to make the next. 0: what all updates
+     * of earlier steps have made; k: k updates later, -k: before that. In the first of several steps handed over at once,
+     * -k of weights stash is 0. Synchronous: 0. */
+    int32_t version;
 } ppl_task;
 
 /* Compiles a schedule without a model: stages in a chain, one unit of bytes an activation and a gradient. */
@@ -314,6 +320,13 @@ int32_t ppl_plan_edges(const ppl_plan *p);
 /* The plan's compute order with sends and receives in the CSV form of PyTorch's pipelining. Refuses what the form cannot say:
  * values that skip a stage, parameters tied over stages, weights that are not synchronous. */
 ppl_status ppl_plan_write(const ppl_plan *p, const char *path);
+/* Copies of its weights that a stage keeps: 1 with weights sync, 2 with 2bw; with stash as many as lie between the one that
+ * a microbatch's forward reads and the newest at its backward, both included: p - r in PipeDream's order. */
+int32_t ppl_plan_versions(const ppl_plan *p, int32_t stage);
+int64_t ppl_plan_ahead(const ppl_plan *p, int32_t rank); /* tasks of a step that run within the step before */
+/* Position in the list of what a rank runs k-th while one step follows another: below ppl_plan_ahead it is the next step's.
+ * k itself with synchronous schedules; -1 outside the list. */
+int64_t ppl_plan_turn(const ppl_plan *p, int32_t rank, int64_t k);
 /* "3 receive 2F5 edge 4 buffer 1": one task for people. At least 128 bytes. */
 void ppl_task_print(const ppl_plan *p, int32_t rank, int64_t at, char *text);
 
@@ -331,8 +344,8 @@ typedef enum ppl_memory {
     PPL_MEMORIES
 } ppl_memory;
 
-/* Bytes of a rank by the layout: gradients, activations, pending, edges, workspace; 0 for kinds that a plan does not know.
- * In abstract plans, units. */
+/* Bytes of a rank by the layout: parameters (all versions), gradients, activations, pending, edges, workspace; 0 for kinds
+ * that a plan does not know. In abstract plans, units, and no parameters. */
 int64_t ppl_plan_memory(const ppl_plan *p, int32_t rank, int32_t kind);
 
 /* ---- simulation: a plan and costs give a trace ------------------------------------------------------------------- */
@@ -437,6 +450,9 @@ ppl_status ppl_run_open(const ppl_run_options *options, ppl_graph *graph, const 
                         ppl_run **out);
 void ppl_run_close(ppl_run *r);
 /* Hands the ranks n steps at once, chained without a barrier, and waits for them. done: steps completed, also on failure.
+ * An asynchronous schedule drains at the end of a call, not between its steps: with weights stash the first forwards of a
+ * call read the newest weights, those of its later steps what is newest while the step before still runs. With 2bw the
+ * length of a call changes no bits.
  * Data that ends: the steps that it has are done, then PPL_ERR_DATA. After any other failure the run may be read, loaded
  * (which revives it) and closed. */
 ppl_status ppl_run_steps(ppl_run *r, int64_t n, int64_t *done);
@@ -457,9 +473,10 @@ const ppl_plan *ppl_run_plan(const ppl_run *r); /* borrowed until the schedule c
 
 typedef struct ppl_step_record {
     int64_t step;
-    double loss, lr, grad_norm; /* norm before clipping */
+    double loss, lr, grad_norm; /* norm before clipping; weights stash: root mean square over the step's updates */
     double weight;              /* of the loss: targets that count */
-    double begin, end;          /* seconds since the run opened: first task's begin, last task's end */
+    double begin, end;          /* seconds since the run opened: from the end of the step before, or its own first work
+                                   where that was later, to the end of its last task: an iteration */
     int64_t tokens;             /* elements of the first input that is i32 (else of the first), padding left out */
     double bubble_ratio;        /* measured: idle / iteration time, over all ranks */
     int64_t link_bytes;         /* that crossed from rank to rank */

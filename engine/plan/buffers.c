@@ -38,11 +38,13 @@ static ppl_status check_own_order(const ppl_build *b, int32_t edge) {
 static int32_t own_reader(const ppl_build *b, int32_t edge, const int32_t *write, int32_t stage, int32_t phase) {
     const int32_t *order = b->plan->edge[edge].order;
     int32_t uses = b->plan->microbatches, buffers = 1;
+    int32_t period =
+        b->flow ? b->flow[b->plan->stage_rank[stage]].period : 0; // of steps that overlap, the next one counts
     for (int32_t mb = 0; mb < uses; mb++) {
-        int32_t read = ppl_phase_position(b, stage, mb, phase), low = order[mb], high = uses;
+        int32_t read = ppl_phase_time(b, stage, mb, phase), low = order[mb], high = b->flow ? 2 * uses : uses;
         while (high - low > 1) { // write[low] <= read, as a value is read behind its making
             int32_t middle = low + (high - low) / 2;
-            if (write[middle] <= read) low = middle;
+            if ((middle < uses ? write[middle] : write[middle - uses] + period) <= read) low = middle;
             else high = middle;
         }
         buffers = most(buffers, low + 1 - order[mb]);
@@ -56,7 +58,7 @@ static int32_t own_buffers(const ppl_build *b, int32_t edge, int32_t *write) {
     bool forward_only = b->plan->options.forward_only;
     if (e->kind == PPL_U) return 1;
     for (int32_t mb = 0; mb < b->plan->microbatches; mb++)
-        write[plan->order[mb]] = ppl_phase_position(b, e->src, mb, b->made[edge]);
+        write[plan->order[mb]] = ppl_phase_time(b, e->src, mb, b->made[edge]);
     int32_t buffers = 1;
     if (e->src_last > b->made[edge] && !forward_only) buffers = own_reader(b, edge, write, e->src, e->src_last);
     for (int32_t i = 0; i < e->n_readers; i++) {
@@ -82,6 +84,8 @@ static int32_t crossing_buffers(const ppl_build *b, int32_t edge) {
         if (e->kind == PPL_B && last == PPL_PHASE_W) held = layout[e->readers[i].stage].pendings;
         if (e->kind == PPL_F && !forward_only) ahead = layout[e->src].slots;
         if (plan->reader_buffers[i]) held = 1, ahead = 0; // it is held in the reader's own buffers
+        if (e->kind == PPL_F)
+            ahead = most(ahead, ppl_flow_ahead(b, e->src)); // no credit within the step before: prove.c
         buffers = most(buffers, most(held + 1, ahead));
     }
     if (buffers) buffers = most(buffers, b->ahead[edge]);
@@ -111,20 +115,22 @@ static int32_t reader_buffers(const ppl_build *b, int32_t edge, int32_t reader, 
     if (e->kind == PPL_U) return 1;
     int32_t first = b->first[edge][reader], last = b->plan->options.forward_only ? first : e->readers[reader].last;
     const int32_t *begins = b->order[first][stage], *ends = b->order[last][stage];
-    for (int32_t mb = 0; mb < uses; mb++) {
-        reading *one = &r[begins[mb]];
-        one->begin = ppl_phase_position(b, stage, mb, first);
-        one->end = ppl_phase_position(b, stage, mb, last);
-        one->sequence = b->plan->edge[edge].order[mb];
-        until[ends[mb]] = one->end; // in ascending order
+    int32_t steps = b->flow ? 2 : 1, period = b->flow ? b->flow[b->plan->stage_rank[stage]].period : 0;
+    for (int32_t i = 0; i < steps * uses; i++) { // steps that overlap: of two
+        int32_t step = i / uses, mb = i % uses;
+        reading *one = &r[step * uses + begins[mb]];
+        one->begin = ppl_phase_time(b, stage, mb, first) + step * period;
+        one->end = ppl_phase_time(b, stage, mb, last) + step * period;
+        one->sequence = b->plan->edge[edge].order[mb] + step * uses;
+        until[step * uses + ends[mb]] = one->end; // in ascending order
     }
     int32_t alive = 1;
-    for (int32_t i = 0, done = 0; i < uses; i++) {
+    for (int32_t i = 0, done = 0; i < steps * uses; i++) {
         while (until[done] < r[i].begin) done++;
         alive = most(alive, i + 1 - done);
     }
     for (int32_t tries = 0; tries < 16 && alive + tries < uses; tries++)
-        if (!collide(r, uses, alive + tries, until)) return alive + tries;
+        if (!collide(r, steps * uses, alive + tries, until)) return alive + tries;
     return uses;
 }
 
@@ -138,8 +144,8 @@ static bool is_used(const ppl_build *b, int32_t edge) {
 
 ppl_status ppl_build_buffers(ppl_build *b) {
     size_t uses = (size_t)b->plan->microbatches;
-    int32_t *scratch = ppl_arena_get(&b->arena, uses * sizeof *scratch);
-    reading *r = ppl_arena_get(&b->arena, uses * sizeof *r);
+    int32_t *scratch = ppl_arena_get(&b->arena, 2 * uses * sizeof *scratch); // of two steps
+    reading *r = ppl_arena_get(&b->arena, 2 * uses * sizeof *r);
     if (!scratch || !r) return PPL_ERR_MEMORY;
     for (int32_t i = 0; i < b->stages->n_edges; i++) {
         ppl_edge_plan *plan = &b->plan->edge[i];

@@ -5,13 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
-static ppl_status check_arguments(const ppl_schedule *s, const ppl_stages *stages) {
+static ppl_status check_arguments(const ppl_schedule *s, const ppl_stages *stages, const ppl_plan_options *options) {
     if (stages->count != s->stages)
         return ppl_fail(PPL_ERR_PLAN, "schedule %s: %d stages, want the %d that the model is cut into", s->name,
                         s->stages, stages->count);
-    if (s->weights != PPL_WEIGHTS_SYNC)
-        return ppl_fail(PPL_ERR_PLAN, "schedule %s: weights \"%s\" cannot be planned, want \"sync\"", s->name,
-                        s->weights == PPL_WEIGHTS_STASH ? "stash" : "2bw");
+    if (s->weights != PPL_WEIGHTS_SYNC && options->validate)
+        return ppl_fail(PPL_ERR_PLAN, "schedule %s: clip is after, want stage or none with weights \"%s\"", s->name,
+                        ppl_weights_name(s->weights));
     return PPL_OK;
 }
 
@@ -24,6 +24,7 @@ static ppl_status open_plan(const ppl_schedule *s, const ppl_stages *stages, con
     p->options = *options;
     p->ranks = s->ranks;
     p->microbatches = s->microbatches;
+    p->weights = options->forward_only ? PPL_WEIGHTS_SYNC : s->weights;
     snprintf(p->schedule, sizeof p->schedule, "%s", s->name);
     p->stage_rank = ppl_arena_get(&p->arena, (size_t)s->stages * sizeof *p->stage_rank);
     p->rank = ppl_arena_get(&p->arena, (size_t)s->ranks * sizeof *p->rank);
@@ -81,11 +82,22 @@ static ppl_status compile(ppl_build *b) {
     PPL_TRY(ppl_build_tasks(b));
     PPL_TRY(ppl_build_pace(b));
     PPL_TRY(ppl_build_buffers(b));
-    PPL_TRY(ppl_plan_prove(p));
+    PPL_TRY(ppl_plan_prove(p, b->circle));
     number_buffers(p);
     PPL_TRY(ppl_plan_find_forward(p));
     if (p->options.validate) insert_validate(p);
     return ppl_plan_lay_out(p, &b->arena);
+}
+
+// Where ranks wait for each other in a circle that steps close by overlapping, half of what runs ahead there may not.
+static bool keep_less_ahead(ppl_build *b) {
+    bool less = false;
+    for (int32_t r = 0; b->flow && r < b->schedule->ranks; r++) {
+        if (b->circle[r] && b->flow[r].ahead) b->most[r] = b->flow[r].ahead / 2, less = true;
+        b->circle[r] = false;
+    }
+    if (less) ppl_schedule_unmark();
+    return less;
 }
 
 ppl_status ppl_plan_build(const ppl_schedule *s, const ppl_stages *stages, const ppl_plan_options *options,
@@ -93,14 +105,25 @@ ppl_status ppl_plan_build(const ppl_schedule *s, const ppl_stages *stages, const
     *out = NULL;
     ppl_build b = {.schedule = s, .stages = stages};
     ppl_schedule_unmark();
-    PPL_TRY(check_arguments(s, stages));
+    PPL_TRY(check_arguments(s, stages, options));
     PPL_TRY(ppl_schedule_positions(s, &b.positions));
-    ppl_status st = open_plan(s, stages, options, &b.plan);
-    if (st == PPL_OK) st = compile(&b);
+    ppl_status st = PPL_ERR_MEMORY;
+    b.most = ppl_alloc((size_t)s->ranks * sizeof *b.most);
+    b.circle = ppl_alloc((size_t)s->ranks * sizeof *b.circle);
+    for (int32_t r = 0; b.most && r < s->ranks; r++) b.most[r] = INT32_MAX;
+    for (bool again = b.most && b.circle; again;) {
+        b.plan = NULL;
+        st = open_plan(s, stages, options, &b.plan);
+        if (st == PPL_OK) st = compile(&b);
+        again = st == PPL_ERR_PLAN && keep_less_ahead(&b);
+        if (st != PPL_OK) ppl_plan_close(b.plan);
+        ppl_arena_clear(&b.arena);
+        b.flow = NULL;
+    }
+    ppl_free(b.circle);
+    ppl_free(b.most);
     ppl_free(b.positions.at);
-    ppl_arena_clear(&b.arena);
-    if (st != PPL_OK) ppl_plan_close(b.plan);
-    else *out = b.plan;
+    if (st == PPL_OK) *out = b.plan;
     return st;
 }
 

@@ -138,10 +138,34 @@ static ppl_status lay_out_graph(layout *l) {
     return find_params(p, l->scratch);
 }
 
+// Masters, of which all versions of a trained parameter are one where operators read them as they are, and copies.
+static size_t parameter_bytes(const ppl_plan *p, int32_t rank) {
+    const ppl_graph *g = p->stages->graph;
+    const ppl_rank_plan *r = &p->rank[rank];
+    size_t sum = 0;
+    for (int32_t i = 0; g && i < r->n_params; i++) {
+        const ppl_param *param = &g->params[r->params[i]];
+        size_t versions = (size_t)ppl_plan_param_versions(p, r->params[i]), n = (size_t)ppl_type_elements(&param->type);
+        bool copied = g->dtype != param->type.dtype;
+        sum += ppl_type_bytes(&param->type) * (copied ? 1 : versions);
+        if (copied) sum += n * ppl_dtype_size(g->dtype) * versions;
+    }
+    return sum;
+}
+
+int32_t ppl_plan_param_versions(const ppl_plan *p, int32_t param) {
+    if (!ppl_plan_flows(p) || p->stages->graph->params[param].spec.frozen) return 1;
+    for (int32_t k = 0; k < p->stages->count; k++) // one stage alone uses it
+        for (int32_t i = 0; i < p->stages->stage[k].n_params; i++)
+            if (p->stages->stage[k].params[i] == param) return p->layout[k].versions;
+    return 1;
+}
+
 int64_t ppl_plan_memory(const ppl_plan *p, int32_t rank, int32_t kind) {
     if (rank < 0 || rank >= p->ranks) return 0;
     const ppl_rank_plan *r = &p->rank[rank];
     size_t sum = 0;
+    if (kind == PPL_MEM_PARAMETERS) return (int64_t)parameter_bytes(p, rank);
     if (kind == PPL_MEM_GRADIENTS) return (int64_t)r->grad_bytes;
     if (kind == PPL_MEM_WORKSPACE) return (int64_t)r->work_bytes;
     for (int32_t c = 0; c < r->n_stages; c++) {
@@ -161,16 +185,17 @@ int64_t ppl_plan_memory(const ppl_plan *p, int32_t rank, int32_t kind) {
 
 static ppl_status check_limit(const ppl_plan *p) {
     for (int32_t r = 0; p->options.memory_limit && r < p->ranks; r++) {
-        static const int32_t kinds[] = {PPL_MEM_ACTIVATIONS, PPL_MEM_PENDING, PPL_MEM_EDGES, PPL_MEM_WORKSPACE,
-                                        PPL_MEM_GRADIENTS};
-        int64_t bytes[5], sum = 0;
-        for (int32_t i = 0; i < 5; i++) sum += bytes[i] = ppl_plan_memory(p, r, kinds[i]);
+        static const int32_t kinds[] = {PPL_MEM_ACTIVATIONS, PPL_MEM_PENDING,   PPL_MEM_EDGES,
+                                        PPL_MEM_WORKSPACE,   PPL_MEM_GRADIENTS, PPL_MEM_PARAMETERS};
+        int64_t bytes[6], sum = 0;
+        for (int32_t i = 0; i < 6; i++) sum += bytes[i] = ppl_plan_memory(p, r, kinds[i]);
         if ((uint64_t)sum <= p->options.memory_limit) continue;
         return ppl_schedule_fail(p->actions, PPL_ERR_MEMORY, r, -1,
                                  "the plan takes %lld bytes (activations %lld, pending %lld, edges %lld, workspace "
-                                 "%lld, gradients %lld), want at most %zu",
+                                 "%lld, gradients %lld, parameters %lld), want at most %zu",
                                  (long long)sum, (long long)bytes[0], (long long)bytes[1], (long long)bytes[2],
-                                 (long long)bytes[3], (long long)bytes[4], p->options.memory_limit);
+                                 (long long)bytes[3], (long long)bytes[4], (long long)bytes[5],
+                                 p->options.memory_limit);
     }
     return PPL_OK;
 }

@@ -4,7 +4,9 @@
 // What is proven before a plan exists: the schedule is complete and in order (schedule/check.c); the graph of "waits for"
 // over all tasks of a step (order within a rank, receive after send, credit after release) has no cycle, with sends that
 // need the receiver's buffer (nothing is assumed to be buffered in a link); live activations stay within max_live. Since a
-// step's tasks wait only for tasks of the same or of an earlier step, chained steps have no cycle either.
+// step's tasks wait only for tasks of the same or of an earlier step, chained steps have no cycle either. Asynchronous plans,
+// whose steps overlap, are proven over two steps (prove.c says why that is enough), and so is that no version of the weights
+// is overwritten before its last reader.
 #ifndef PPL_PLAN_PLAN_H
 #define PPL_PLAN_PLAN_H
 #include "graph/stages.h"
@@ -46,6 +48,7 @@ typedef struct ppl_stage_layout {
     ppl_place *place; // [graph values]; region NONE where the stage does not touch the value
     size_t slot_bytes, pending_bytes;
     int32_t slots, pendings;
+    int32_t versions; // of its weights
 } ppl_stage_layout;
 
 typedef struct ppl_rank_plan {
@@ -57,6 +60,10 @@ typedef struct ppl_rank_plan {
     size_t work_bytes, grad_bytes; // of this rank
     int32_t *params;               // indexes of parameters with a copy here, ascending
     int32_t n_params;
+    int64_t ahead; // tasks[0 .. ahead) run within the step before, where there is one
+    // [count]: tasks in the order in which they run while one step follows another, those below `ahead` being the next
+    // step's; NULL: the list's own order.
+    int64_t *turns;
     int64_t
         forward_tasks; // tasks[0 .. forward_tasks) depend on no backward task of any rank in this step: what a rollback redoes
 } ppl_rank_plan;
@@ -75,6 +82,7 @@ struct ppl_plan {
     ppl_plan_options options;
     char schedule[PPL_NAME_BYTES];
     int32_t ranks, microbatches;
+    int32_t weights;          // ppl_weights; forward-only plans are SYNC
     int32_t *stage_rank;      // [stages]
     ppl_rank_plan *rank;      // [ranks]
     ppl_stage_layout *layout; // [stages]; place is NULL in abstract plans
@@ -87,12 +95,30 @@ struct ppl_plan {
 ppl_status ppl_plan_build(const ppl_schedule *s, const ppl_stages *stages, const ppl_plan_options *options,
                           ppl_plan **out);
 
-// The producer's buffer that holds (edge, microbatch).
+// Asynchronous plans do not drain between steps: places (slots, buffers) are taken in turn over all steps.
+static inline bool ppl_plan_flows(const ppl_plan *p) {
+    return p->weights != PPL_WEIGHTS_SYNC;
+}
+// Which of `places` use `sequence` of step `step` has; uses: a step.
+static inline int32_t ppl_plan_place(const ppl_plan *p, int32_t places, int32_t uses, int64_t step, int32_t sequence) {
+    return (int32_t)(((ppl_plan_flows(p) ? step * uses : 0) + sequence) % places);
+}
+// The task that a rank runs k-th in round `round`, and the step it is of; NULL: it is of no step from `first` on and before
+// `end`. Rounds begin one before `first`, so that what runs ahead of the first step has its place too.
+static inline const ppl_task *ppl_rank_turn(const ppl_rank_plan *r, int64_t k, int64_t round, int64_t first,
+                                            int64_t end, int64_t *step) {
+    int64_t at = r->turns ? r->turns[k] : k;
+    *step = round + (at < r->ahead);
+    return *step >= first && *step < end ? &r->tasks[at] : NULL;
+}
+
+// The producer's buffer that holds (edge, microbatch) in step 0.
 static inline int32_t ppl_plan_buffer(const ppl_plan *p, int32_t edge, int32_t microbatch) {
     return p->edge[edge].order[microbatch] % p->edge[edge].buffers;
 }
 // How many uses an edge has in a step: the microbatches, 1 for U edges. Use n of the run, n = step * uses + sequence.
 int32_t ppl_plan_uses(const ppl_plan *p, int32_t edge);
-int32_t ppl_plan_edge_rank(const ppl_plan *p, int32_t edge); // the producer's rank
+int32_t ppl_plan_param_versions(const ppl_plan *p, int32_t param); // of its stage's weights; 1 where it is not trained
+int32_t ppl_plan_edge_rank(const ppl_plan *p, int32_t edge);       // the producer's rank
 
 #endif

@@ -38,6 +38,16 @@ int32_t ppl_plan_peak_live(const ppl_plan *p, int32_t rank) {
 int32_t ppl_plan_edges(const ppl_plan *p) {
     return p->stages->n_edges;
 }
+int32_t ppl_plan_versions(const ppl_plan *p, int32_t stage) {
+    return stage < 0 || stage >= p->stages->count ? 0 : p->layout[stage].versions;
+}
+int64_t ppl_plan_ahead(const ppl_plan *p, int32_t rank) {
+    return rank_of(p, rank)->ahead;
+}
+int64_t ppl_plan_turn(const ppl_plan *p, int32_t rank, int64_t k) {
+    const ppl_rank_plan *r = rank_of(p, rank);
+    return k < 0 || k >= r->count ? -1 : r->turns ? r->turns[k] : k;
+}
 int32_t ppl_plan_uses(const ppl_plan *p, int32_t edge) {
     return p->stages->edges[edge].kind == PPL_U ? 1 : p->microbatches;
 }
@@ -61,8 +71,8 @@ void ppl_task_print(const ppl_plan *p, int32_t rank, int64_t at, char *text) {
     case PPL_TASK_RECEIVE:
     case PPL_TASK_SEND:
     case PPL_TASK_RELEASE:
-        snprintf(rest, room, " %d%c%d edge %d buffer %d", t->stage, ppl_kind_letter[p->stages->edges[t->edge].kind],
-                 t->microbatch, t->edge, t->buffer);
+        snprintf(rest, room, " %d%c%d edge %d buffer %d%s", t->stage, ppl_kind_letter[p->stages->edges[t->edge].kind],
+                 t->microbatch, t->edge, t->buffer, at < r->ahead ? " ahead" : "");
         return;
     case PPL_TASK_F:
     case PPL_TASK_B:
@@ -71,9 +81,14 @@ void ppl_task_print(const ppl_plan *p, int32_t rank, int64_t at, char *text) {
         n = snprintf(text, BYTES, "%lld %d%s%d slot %d", (long long)at, t->stage, kind_name[t->kind], t->microbatch,
                      t->slot);
         if (t->pending >= 0) n += snprintf(text + n, BYTES - (size_t)n, " pending %d", t->pending);
-        if (t->stream) snprintf(text + n, BYTES - (size_t)n, " beside");
+        if (ppl_plan_flows(p)) n += snprintf(text + n, BYTES - (size_t)n, " version %d", t->version);
+        if (t->stream) n += snprintf(text + n, BYTES - (size_t)n, " beside");
+        if (at < r->ahead) snprintf(text + n, BYTES - (size_t)n, " ahead");
         return;
-    case PPL_TASK_UPDATE: snprintf(rest, room, " %d", t->stage); return;
+    case PPL_TASK_UPDATE:
+        n = snprintf(rest, room, " %d", t->stage);
+        if (ppl_plan_flows(p)) snprintf(rest + n, room - (size_t)n, " version %d", t->version);
+        return;
     case PPL_TASK_NORM:
     case PPL_TASK_VALIDATE:
     case PPL_TASK_KINDS: return;

@@ -71,6 +71,11 @@ static void put_ends(writer *w, int32_t kind, const ppl_ends *ends, int32_t stag
     }
 }
 
+static int32_t version_of(const writer *w, const ppl_action *a) {
+    if (w->b->plan->weights == PPL_WEIGHTS_STASH) return w->b->version[a->stage][a->microbatch];
+    return w->b->plan->weights == PPL_WEIGHTS_2BW ? -1 : 0; // a step reads what the step before it read and stepped
+}
+
 // A program with what stands around it. Receives come before credits: with links that copy, a receive sets its producer
 // free, whatever this rank may still have to wait for.
 static void put_program(writer *w, int32_t kind, const ppl_action *a, int32_t slot, int32_t pending) {
@@ -84,7 +89,7 @@ static void put_program(writer *w, int32_t kind, const ppl_action *a, int32_t sl
     ppl_task *t = put(w, kind, a->stage, a->microbatch);
     t->slot = (int16_t)slot;
     t->pending = (int16_t)pending;
-    t->version = 0;
+    t->version = version_of(w, a);
     t->stream = w->second;
     for (int32_t f = from; f <= to; f++) put_ends(w, PPL_TASK_SEND, &ends->send[f], a->stage, a->microbatch);
     for (int32_t f = from; f <= to; f++) put_ends(w, PPL_TASK_RELEASE, &ends->release[f], a->stage, a->microbatch);
@@ -99,10 +104,24 @@ static ppl_status too_live(const writer *w, const ppl_slots *slots, int32_t stag
                              PPL_MAX_SLOTS);
 }
 
+// Slots go round in the order of forwards, pendings in that of backwards. With stash each microbatch steps the weights.
+static ppl_status put_flowing(writer *w, const ppl_action *a) {
+    static const int8_t task[PPL_KINDS] = {
+        [PPL_F] = PPL_TASK_F, [PPL_B] = PPL_TASK_B, [PPL_I] = PPL_TASK_I, [PPL_W] = PPL_TASK_W};
+    const ppl_stage_layout *l = &w->b->plan->layout[a->stage];
+    int32_t slot = w->b->order[PPL_PHASE_F][a->stage][a->microbatch] % l->slots;
+    int32_t pending = w->b->order[PPL_PHASE_I][a->stage][a->microbatch] % l->pendings;
+    put_program(w, task[a->kind], a, slot, a->kind == PPL_F ? -1 : pending);
+    if (w->b->plan->weights == PPL_WEIGHTS_STASH && (a->kind == PPL_B || a->kind == PPL_W))
+        put(w, PPL_TASK_UPDATE, a->stage, a->microbatch)->version = a->microbatch;
+    return PPL_OK;
+}
+
 static ppl_status put_action(writer *w, ppl_slots *slots, const ppl_action *a) {
     int32_t slot, pending = -1;
     bool forward_only = w->b->plan->options.forward_only;
     if (a->kind == PPL_U || (forward_only && a->kind != PPL_F)) return PPL_OK;
+    if (w->b->flow) return put_flowing(w, a);
     switch ((ppl_kind)a->kind) {
     case PPL_F:
         slot = ppl_slots_take(slots, a->stage, a->microbatch);
@@ -136,8 +155,10 @@ static void put_update(writer *w) {
     for (int32_t i = 0; i < r->n_stages; i++)
         put_ends(w, PPL_TASK_RECEIVE, &w->b->ends[r->stages[i]].tied_receive, r->stages[i], 0);
     put(w, PPL_TASK_NORM, -1, -1);
+    if (w->b->plan->weights == PPL_WEIGHTS_STASH) return;
     for (int32_t i = 0; i < r->n_stages; i++) {
-        put(w, PPL_TASK_UPDATE, r->stages[i], -1);
+        ppl_task *t = put(w, PPL_TASK_UPDATE, r->stages[i], -1);
+        if (w->b->flow) t->version = 0;
     }
     ppl_task *updates = &r->tasks[r->count - r->n_stages];
     for (size_t at = 0; at < list->count; at++)
@@ -150,7 +171,7 @@ static void put_update(writer *w) {
 // Exactly how many tasks the rank's list will have.
 static int64_t count_tasks(const ppl_build *b, int32_t rank) {
     const ppl_schedule *s = b->schedule;
-    bool forward_only = b->plan->options.forward_only;
+    bool forward_only = b->plan->options.forward_only, stash = b->plan->weights == PPL_WEIGHTS_STASH;
     int64_t n = forward_only ? 0 : 1;
     for (int32_t i = 0; i < b->plan->rank[rank].n_stages; i++) {
         const ppl_stage_ends *e = &b->ends[b->plan->rank[rank].stages[i]];
@@ -163,6 +184,7 @@ static int64_t count_tasks(const ppl_build *b, int32_t rank) {
     for (size_t at = 0; at < s->rank[rank].count; at++) {
         int32_t kind = s->rank[rank].actions[at].kind;
         n += kind == PPL_F || (kind != PPL_U && !forward_only);
+        n += stash && (kind == PPL_B || kind == PPL_W);
     }
     return n;
 }
@@ -192,10 +214,13 @@ static ppl_status write_rank(ppl_build *b, int32_t rank, ppl_slots *slots) {
     for (size_t at = 0; at < list->count; at++) {
         const ppl_action *a = &list->actions[at];
         w.action = (int32_t)at;
+        if (b->flow) b->flow[rank].begins[at] = w.rank->count;
         w.second = at > 0 && a->overlap && list->actions[at - 1].overlap == a->overlap;
         PPL_TRY(put_action(&w, slots, a));
     }
+    if (b->flow) b->flow[rank].begins[list->count] = w.rank->count;
     if (!b->plan->options.forward_only) put_update(&w);
+    if (b->flow) return PPL_OK; // its peak is known
     w.rank->peak_live = slots->peak;
     slots->live = slots->peak = 0;
     return PPL_OK;
@@ -205,10 +230,13 @@ ppl_status ppl_build_tasks(ppl_build *b) {
     PPL_TRY(find_orders(b));
     PPL_TRY(set_edge_orders(b));
     PPL_TRY(find_stages(b));
+    PPL_TRY(ppl_build_flow(b));
     ppl_slots slots;
     PPL_TRY(ppl_slots_init(&slots, &b->arena, b->schedule->stages, b->schedule->microbatches));
     for (int32_t r = 0; r < b->plan->ranks; r++) PPL_TRY(write_rank(b, r, &slots));
+    if (b->flow) return ppl_build_turns(b);
     for (int32_t k = 0; k < b->schedule->stages; k++) {
+        b->plan->layout[k].versions = 1;
         b->plan->layout[k].slots = slots.activation[k].used;
         b->plan->layout[k].pendings = slots.pending[k].used;
     }

@@ -7,8 +7,9 @@
 
 typedef struct ppl_walk {
     const ppl_plan *plan;
-    int64_t *at;    // [ranks]: the next task
-    int32_t *step;  // [ranks]: the step it is of
+    int32_t steps;  // walked, one after the other
+    int64_t *at;    // [ranks]: how many tasks it has behind it in its round
+    int32_t *round; // [ranks]: -1 what runs ahead of the first step; see ppl_rank_turn
     int64_t *sent;  // [edges]: how many uses were sent since the first step
     size_t *base;   // [edges]: where its entries in `freed` begin, [readers][uses]
     int32_t *freed; // in how many steps the reader has given this use back
@@ -18,17 +19,32 @@ typedef struct ppl_walk {
     int32_t n_ready;
 } ppl_walk;
 
-ppl_status ppl_walk_init(ppl_walk *w, const ppl_plan *plan); // at the first step, every rank ready
+ppl_status ppl_walk_init(ppl_walk *w, const ppl_plan *plan, int32_t steps); // at the first step, every rank ready
 void ppl_walk_clear(ppl_walk *w);
 
 static inline size_t ppl_walk_entry(const ppl_walk *w, int32_t edge, int32_t reader, int32_t sequence) {
     return w->base[edge] + (size_t)reader * (size_t)ppl_plan_uses(w->plan, edge) + (size_t)sequence;
 }
 
+// The task that a rank is at and the step it is of; NULL when it has done its steps. The caller counts `at` up behind it.
+static inline const ppl_task *ppl_walk_task(ppl_walk *w, int32_t rank, int32_t *step) {
+    const ppl_rank_plan *r = &w->plan->rank[rank];
+    for (; w->round[rank] < w->steps; w->round[rank]++, w->at[rank] = 0) {
+        for (; w->at[rank] < r->count; w->at[rank]++) {
+            int64_t of;
+            const ppl_task *t = ppl_rank_turn(r, w->at[rank], w->round[rank], 0, w->steps, &of);
+            *step = (int32_t)of;
+            if (t) return t;
+        }
+    }
+    return NULL;
+}
+
 // The use that had the buffer before: in this step, or the last one of the step before (*steps_back 1).
 static inline int32_t ppl_walk_former(const ppl_plan *p, const ppl_task *t, int32_t *steps_back) {
     int32_t buffers = p->edge[t->edge].buffers, last = ppl_plan_uses(p, t->edge) - 1;
     *steps_back = t->sequence < buffers;
+    if (ppl_plan_flows(p)) return t->sequence - buffers + (*steps_back ? last + 1 : 0);
     return *steps_back ? t->sequence + (last - t->sequence) / buffers * buffers : t->sequence - buffers;
 }
 

@@ -113,7 +113,7 @@ ppl_status ppl_csv_write(const ppl_schedule *s, bool messages, const char *path)
     ppl_schedule_unmark();
     if (s->weights != PPL_WEIGHTS_SYNC)
         return ppl_fail(PPL_ERR_SCHEDULE, "schedule %s: weights are '%s', which the CSV form cannot say, want 'sync'",
-                        s->name, s->weights == PPL_WEIGHTS_STASH ? "stash" : "2bw");
+                        s->name, ppl_weights_name(s->weights));
     writer w = {.s = s, .messages = messages};
     w.row = ppl_alloc((size_t)s->ranks * sizeof *w.row);
     w.at = ppl_alloc((size_t)s->ranks * sizeof *w.at);

@@ -90,6 +90,9 @@ ppl_status ppl_schedule_add(ppl_schedule *s, int32_t rank, int32_t kind, int32_t
     return PPL_OK;
 }
 
+const char *ppl_weights_name(int32_t weights) {
+    return weights == PPL_WEIGHTS_STASH ? "stash" : weights == PPL_WEIGHTS_2BW ? "2bw" : "sync";
+}
 void ppl_schedule_set_weights(ppl_schedule *s, int32_t weights) {
     s->weights = weights;
 }

@@ -29,6 +29,7 @@ ppl_status ppl_schedule_fail(const ppl_schedule *s, ppl_status status, int32_t r
 void ppl_schedule_unmark(void); // a check, a reading or a build begins: ppl_schedule_mark names nothing
 extern const char ppl_kind_letter[PPL_KINDS + 1]; // "FBIWU"
 
+const char *ppl_weights_name(int32_t weights); // "sync", "stash", "2bw"
 ppl_status ppl_schedule_copy(const ppl_schedule *s, ppl_schedule **out);
 
 // Where each action stands: position in its owner's list, -1 where there is none. Valid after a passed check.

@@ -13,6 +13,7 @@ static const size_t TRACE_BYTES = 256u << 20u; // what a simulated trace may tak
 typedef struct rank_state {
     double now;
     double begin, end, busy; // of the last step's computation
+    double all;              // of computation between its begin and its end, whatever step it was for
     int32_t norm_step;       // the last step whose norm it has come to; -1 none
 } rank_state;
 
@@ -74,11 +75,10 @@ static bool norm_known(const sim *s, int32_t step, double *now) {
 }
 
 // Runs the rank's next task; false: it must wait.
-static bool run_task(sim *s, int32_t rank, const ppl_task *t, ppl_span *span) {
+static bool run_task(sim *s, int32_t rank, const ppl_task *t, int32_t step, ppl_span *span) {
     ppl_walk *w = &s->walk;
     const ppl_costs *c = s->costs;
     rank_state *r = &s->rank[rank];
-    int32_t step = w->step[rank];
     double begin = r->now, middle = 0, end = begin;
     switch ((ppl_task_kind)t->kind) {
     case PPL_TASK_CREDIT:
@@ -130,24 +130,19 @@ static bool computes(const ppl_task *t) {
 
 static void run_rank(sim *s, int32_t rank) {
     ppl_walk *w = &s->walk;
-    const ppl_rank_plan *list = &w->plan->rank[rank];
     rank_state *r = &s->rank[rank];
-    while (w->step[rank] < s->steps) {
-        ppl_span *row = ppl_trace_row(s->trace, rank, w->step[rank]);
-        bool last = w->step[rank] == s->steps - 1;
-        for (; w->at[rank] < list->count; w->at[rank]++) {
-            const ppl_task *t = &list->tasks[w->at[rank]];
-            double begin = r->now;
-            if (!run_task(s, rank, t, &row[w->at[rank]])) return;
-            if (!last || !computes(t)) continue;
-            if (r->begin < 0) r->begin = begin;
-            r->end = r->now;
-            r->busy += r->now - begin;
-        }
-        int32_t left = s->steps - 1 - w->step[rank];
+    int32_t step;
+    for (const ppl_task *t; (t = ppl_walk_task(w, rank, &step)); w->at[rank]++) {
+        double begin = r->now;
+        if (!run_task(s, rank, t, step, ppl_trace_row(s->trace, rank, step) + (t - w->plan->rank[rank].tasks))) return;
+        int32_t left = s->steps - 1 - step;
         if (left < 2) s->step_end[1 - left] = later(s->step_end[1 - left], r->now);
-        w->at[rank] = 0;
-        w->step[rank]++;
+        if (!computes(t) || (left && r->begin < 0)) continue;
+        if (r->begin < 0) r->begin = begin;
+        r->all += r->now - begin;
+        if (left) continue;
+        r->end = r->now;
+        r->busy += r->now - begin;
     }
 }
 
@@ -158,7 +153,7 @@ static void sum_up(const sim *s, ppl_sim_result *out) {
     for (int32_t r = 0; r < ranks; r++) {
         const rank_state *k = &s->rank[r];
         out->busy += k->busy;
-        out->span_idle = later(out->span_idle, k->end - k->begin - k->busy);
+        out->span_idle = later(out->span_idle, k->end - k->begin - k->all);
     }
     double idle = later(0, out->iteration * ranks - out->busy);
     if (out->iteration > 0) out->bubble_ratio = idle / (out->iteration * ranks);
@@ -192,7 +187,7 @@ static ppl_status open_trace(const ppl_plan *p, int32_t steps, ppl_trace **out) 
 
 static ppl_status open_sim(sim *s, ppl_arena *arena, const ppl_plan *p) {
     size_t edges = (size_t)p->stages->n_edges;
-    PPL_TRY(ppl_walk_init(&s->walk, p));
+    PPL_TRY(ppl_walk_init(&s->walk, p, s->steps));
     s->rank = ppl_arena_get(arena, (size_t)p->ranks * sizeof *s->rank);
     s->freed = ppl_arena_get(arena, s->walk.entries * sizeof *s->freed);
     s->sent = ppl_arena_get(arena, edges * sizeof *s->sent);

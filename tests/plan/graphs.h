@@ -7,7 +7,7 @@
 static inline ppl_graph *make_graph(int32_t layers) {
     ppl_graph *g = open_graph(PPL_BF16);
     layer(g, "embed");
-    ppl_value ids = input(g, "ids", PPL_I32, DIMS(2, 4)), targets = input(g, "targets", PPL_I32, DIMS(8));
+    ppl_value ids = input(g, "ids", PPL_I32, DIMS(2, 4)), targets = input(g, "targets", PPL_I32, DIMS(2, 4));
     ppl_value wte = param(g, "wte", DIMS(16, 8)), x = binary(g, PPL_OP_EMBEDDING, "tok", ids, wte), skip = x;
     char name[16];
     for (int32_t i = 0; i < layers; i++) {
@@ -25,6 +25,7 @@ static inline ppl_graph *make_graph(int32_t layers) {
     layer(g, "head");
     ppl_value logits = apply(g, PPL_OP_RESHAPE, "flat", ATTRS(.i = {2, 8, 8}), x, -1, -1);
     logits = binary(g, PPL_OP_LINEAR, "logits", logits, wte);
+    targets = apply(g, PPL_OP_RESHAPE, "rows", ATTRS(.i = {1, 8}), targets, -1, -1);
     ppl_value loss = binary(g, PPL_OP_CROSS_ENTROPY, "ce", logits, targets);
     unary(g, PPL_OP_SOFTMAX, "unread", unary(g, PPL_OP_SOFTMAX, "probabilities", logits)); // behind the loss
     OK(ppl_graph_loss(g, loss));

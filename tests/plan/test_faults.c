@@ -99,6 +99,11 @@ static void test_plans(void **state) {
         EVERY(build_and_drop(s, stages, &options));
     }
     EVERY(abstract_and_drop(s));
+    for (int32_t weights = PPL_WEIGHTS_STASH; weights <= PPL_WEIGHTS_2BW; weights++) {
+        ppl_schedule_set_weights(s, weights);
+        EVERY(abstract_and_drop(s));
+    }
+    ppl_schedule_set_weights(s, PPL_WEIGHTS_SYNC);
     ppl_plan *p;
     double one[] = {1, 1};
     ppl_sim_result r;

@@ -219,9 +219,9 @@ static void test_memory(void **state) {
     assert_int_equal(p->layout[1].slots, 1);
     assert_int_equal(p->layout[0].pendings, 1);
     int64_t sum = 0;
-    static const int32_t kinds[] = {PPL_MEM_ACTIVATIONS, PPL_MEM_PENDING, PPL_MEM_EDGES, PPL_MEM_WORKSPACE,
-                                    PPL_MEM_GRADIENTS};
-    for (int32_t i = 0; i < 5; i++) sum += ppl_plan_memory(p, 0, kinds[i]);
+    static const int32_t kinds[] = {PPL_MEM_ACTIVATIONS, PPL_MEM_PENDING,   PPL_MEM_EDGES,
+                                    PPL_MEM_WORKSPACE,   PPL_MEM_GRADIENTS, PPL_MEM_PARAMETERS};
+    for (int32_t i = 0; i < 6; i++) sum += ppl_plan_memory(p, 0, kinds[i]);
     assert_int_equal(ppl_plan_memory(p, 0, PPL_MEM_ACTIVATIONS), 2 * (int64_t)p->layout[0].slot_bytes);
     assert_int_equal(ppl_plan_memory(p, 0, PPL_MEM_GRADIENTS), p->rank[0].grad_bytes);
     assert_int_equal(ppl_plan_memory(p, 0, PPL_MEM_OTHER), 0);
@@ -231,10 +231,11 @@ static void test_memory(void **state) {
     char want[256];
     snprintf(want, sizeof want,
              "rank 0: the plan takes %lld bytes (activations %lld, pending %lld, edges %lld, workspace %lld, gradients "
-             "%lld), want at most %lld",
+             "%lld, parameters %lld), want at most %lld",
              (long long)sum, (long long)ppl_plan_memory(p, 0, kinds[0]), (long long)ppl_plan_memory(p, 0, kinds[1]),
              (long long)ppl_plan_memory(p, 0, kinds[2]), (long long)ppl_plan_memory(p, 0, kinds[3]),
-             (long long)ppl_plan_memory(p, 0, kinds[4]), (long long)sum - 1);
+             (long long)ppl_plan_memory(p, 0, kinds[4]), (long long)ppl_plan_memory(p, 0, kinds[5]),
+             (long long)sum - 1);
     ppl_plan_close(p);
     options.memory_limit = (size_t)sum - 1;
     FAILS(PPL_ERR_MEMORY, want, ppl_plan_build(s, stages, &options, &p));

@@ -37,7 +37,7 @@ static bool try_add(ppl_schedule *s, progress *done, int32_t kind, int32_t k, in
 
 // An order that one worker could follow over all ranks, dealt out to the ranks.
 static ppl_schedule *make_random(dice *d, int32_t ranks, int32_t stages, int32_t m) {
-    int32_t place[STAGES];
+    int32_t place[STAGES] = {0};
     for (int32_t k = 0; k < stages; k++) place[k] = k < ranks ? k : roll(d, ranks);
     for (int32_t k = stages - 1; k > 0; k--) { // shuffled
         int32_t other = roll(d, k + 1), keep = place[k];
@@ -106,7 +106,35 @@ static void test_random(void **state) {
     ppl_graph_close(g);
 }
 
+// The same orders as those of asynchronous schedules: whatever they are, their steps overlap without a circle.
+static void test_flow(void **state) {
+    (void)state;
+    int32_t overlap = 0;
+    for (uint64_t seed = 1; seed <= 400; seed++) {
+        dice d = {.seed = seed};
+        int32_t stages_n = 1 + roll(&d, STAGES), ranks = 1 + roll(&d, stages_n < 4 ? stages_n : 4);
+        ppl_schedule *s = make_random(&d, ranks, stages_n, 1 + roll(&d, MICROBATCHES));
+        ppl_stages *chain;
+        OK(ppl_stages_chain(stages_n, &chain));
+        for (int32_t bits = 0; bits < 4; bits++) {
+            ppl_plan *p;
+            ppl_schedule_set_weights(s, bits & 2 ? PPL_WEIGHTS_2BW : PPL_WEIGHTS_STASH);
+            if (ppl_plan_build(s, chain, &(ppl_plan_options){.copy_links = bits & 1}, &p) != PPL_OK)
+                fail_msg("seed %d: %s", (int)seed, ppl_error());
+            for (int32_t r = 0; r < ranks; r++) overlap += ppl_plan_ahead(p, r) > 0;
+            for (uint64_t n = 1; n <= 3; n++) {
+                const char *bad = plan_replay(p, 4, seed * 8 + n);
+                if (bad) fail_msg("seed %d weights=%d copies=%d: %s", (int)seed, p->weights, bits & 1, bad);
+            }
+            ppl_plan_close(p);
+        }
+        ppl_stages_free(chain);
+        ppl_schedule_close(s);
+    }
+    assert_true(overlap > 400); // many do
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random), cmocka_unit_test(test_flow)};
     return cmocka_run_group_tests_name("plan/random", tests, NULL, NULL);
 }

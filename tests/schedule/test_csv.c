@@ -64,6 +64,26 @@ static void test_overlap_and_update(void **state) {
     ppl_schedule_close(back);
 }
 
+// The form has no versions of weights: what would read back as a synchronous schedule is not written.
+static void test_weights(void **state) {
+    (void)state;
+    ppl_schedule *s = schedule_make(ORDER_1F1B, 2, 4, 1);
+    put("before");
+    ppl_schedule_set_weights(s, PPL_WEIGHTS_STASH);
+    assert_int_equal(ppl_schedule_write(s, path), PPL_ERR_SCHEDULE);
+    assert_string_equal(ppl_error(), "schedule 1f1b: weights are 'stash', which the CSV form cannot say, want 'sync'");
+    ppl_schedule_set_weights(s, PPL_WEIGHTS_2BW);
+    assert_int_equal(ppl_schedule_write(s, path), PPL_ERR_SCHEDULE);
+    assert_non_null(strstr(ppl_error(), "weights are '2bw'"));
+    FILE *f = fopen(path, "rb");
+    char text[16] = {0};
+    assert_int_equal(fread(text, 1, sizeof text, f), 6); // as it was
+    fclose(f);
+    ppl_schedule_set_weights(s, PPL_WEIGHTS_SYNC);
+    assert_int_equal(ppl_schedule_write(s, path), PPL_OK);
+    ppl_schedule_close(s);
+}
+
 static const char with_messages[] =
     "0UNSHARD,0F0,0SEND_F0,0F1,0SEND_F1,,0RECV_B0,0B0,0RECV_B1,0B1,0REDUCE_GRAD,0RESHARD\r\n"
     " 1RECV_F0 , 1F0,1I0,1SEND_B0,1W0,1RECV_F1,1F1,1I1,1SEND_B1,1W1\r\n";
@@ -214,7 +234,7 @@ static void test_one_byte_off(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_round_trip), cmocka_unit_test(test_overlap_and_update), cmocka_unit_test(test_reads),
-        cmocka_unit_test(test_malformed),  cmocka_unit_test(test_one_byte_off),
+        cmocka_unit_test(test_malformed),  cmocka_unit_test(test_one_byte_off),       cmocka_unit_test(test_weights),
     };
     return cmocka_run_group_tests_name("schedule/csv", tests, make_path, drop_path);
 }

@@ -2,6 +2,7 @@
 // are made: it goes by ppl.h's words on each kind of task and by the stages' edges.
 #include "support/plans.h"
 #include "base/random.h"
+#include "support/watch.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,13 +25,20 @@ typedef struct buffer {    // of the producer's, or one that a reader owns
 
 typedef struct replay {
     const ppl_plan *p;
-    buffer **out;  // [edges][buffers]
-    buffer ***own; // [edges][readers][reader_buffers]
-    int64_t *at, *step;
+    buffer **out;          // [edges][buffers]
+    buffer ***own;         // [edges][readers][reader_buffers]
+    int64_t *at, *step;    // of the task that a rank is at
+    int64_t *turn, *round; // [ranks]: how it came there, see ppl_plan_turn; round -1: what runs ahead of the first step
+    watch *inside;
 } replay;
 
 static int64_t use_of(const replay *x, int32_t edge, int64_t step, int32_t mb) {
     return step * ppl_plan_uses(x->p, edge) + x->p->edge[edge].order[mb];
+}
+
+// The place of use `sequence` of a step among so many; in plans that flow they go round over the steps.
+static int32_t place_of(const replay *x, int32_t edge, int32_t places, int64_t step, int32_t sequence) {
+    return (int32_t)(((ppl_plan_flows(x->p) ? step * ppl_plan_uses(x->p, edge) : 0) + sequence) % places);
 }
 
 static bool phase_of(const ppl_task *t, int32_t phase) {
@@ -74,7 +82,7 @@ static const char *write_edge(replay *x, int32_t rank, const ppl_task *t, int32_
     int64_t use = use_of(x, edge, x->step[rank], t->microbatch);
     int32_t buffers = x->p->edge[edge].buffers;
     if (!buffers) return NULL;
-    buffer *b = &x->out[edge][x->p->edge[edge].order[t->microbatch] % buffers];
+    buffer *b = &x->out[edge][place_of(x, edge, buffers, x->step[rank], x->p->edge[edge].order[t->microbatch])];
     if (b->use >= 0 && b->readers)
         return say("stage %d overwrites use %lld of edge %d with %lld while %d still read it", t->stage,
                    (long long)b->use, edge, (long long)use, b->readers);
@@ -86,9 +94,10 @@ static const char *write_edge(replay *x, int32_t rank, const ppl_task *t, int32_
 static const char *read_edge(replay *x, int32_t rank, const ppl_task *t, int32_t edge, int32_t reader, bool last) {
     const ppl_edge_plan *e = &x->p->edge[edge];
     int64_t use = use_of(x, edge, x->step[rank], t->microbatch);
-    buffer *b = &x->out[edge][e->order[t->microbatch] % (e->buffers ? e->buffers : 1)];
+    int64_t step = x->step[rank];
+    buffer *b = &x->out[edge][place_of(x, edge, e->buffers ? e->buffers : 1, step, e->order[t->microbatch])];
     if (reader >= 0 && e->reader_buffers[reader])
-        b = &x->own[edge][reader][e->order[t->microbatch] % e->reader_buffers[reader]];
+        b = &x->own[edge][reader][place_of(x, edge, e->reader_buffers[reader], step, e->order[t->microbatch])];
     if (b->use != use)
         return say("stage %d reads edge %d and finds use %lld, wants %lld", t->stage, edge, (long long)b->use,
                    (long long)use);
@@ -130,6 +139,7 @@ static const char *run_program(replay *x, int32_t rank, const ppl_task *t) {
 static int64_t uses_before(const replay *x, const ppl_task *t, int64_t step) { // of the task's buffer
     const ppl_edge_plan *e = &x->p->edge[t->edge];
     int32_t uses = ppl_plan_uses(x->p, t->edge);
+    if (ppl_plan_flows(x->p)) return (step * uses + t->sequence) / e->buffers;
     return step * (uses / e->buffers + (t->buffer < uses % e->buffers)) + t->sequence / e->buffers;
 }
 
@@ -138,7 +148,7 @@ static const char *run_task(replay *x, int32_t rank, bool *done) {
     const ppl_plan *p = x->p;
     const ppl_task *t = &p->rank[rank].tasks[x->at[rank]];
     const ppl_edge_plan *e = t->edge >= 0 ? &p->edge[t->edge] : NULL;
-    buffer *b = e ? &x->out[t->edge][t->buffer] : NULL;
+    buffer *b = e ? &x->out[t->edge][place_of(x, t->edge, e->buffers, x->step[rank], t->buffer)] : NULL;
     int64_t before = e ? uses_before(x, t, x->step[rank]) : 0;
     *done = true;
     switch ((ppl_task_kind)t->kind) {
@@ -154,7 +164,8 @@ static const char *run_task(replay *x, int32_t rank, bool *done) {
         if (b->sent != before + 1)
             return say("edge %d buffer %d was sent again before it was received", t->edge, t->buffer);
         if (e->reader_buffers[t->slot]) {
-            buffer *own = &x->own[t->edge][t->slot][t->sequence % e->reader_buffers[t->slot]];
+            int32_t own_place = place_of(x, t->edge, e->reader_buffers[t->slot], x->step[rank], t->sequence);
+            buffer *own = &x->own[t->edge][t->slot][own_place];
             if (own->use >= 0 && own->readers) return say("edge %d: a receive overwrites what is still read", t->edge);
             *own = (buffer){.use = b->use, .readers = p->stages->edges[t->edge].kind != PPL_U};
             b->readers--;
@@ -173,9 +184,12 @@ static const char *run_task(replay *x, int32_t rank, bool *done) {
     case PPL_TASK_F:
     case PPL_TASK_B:
     case PPL_TASK_I:
-    case PPL_TASK_W: return run_program(x, rank, t);
+    case PPL_TASK_W: {
+        const char *bad = run_program(x, rank, t);
+        return bad ? bad : watch_task(x->inside, t, x->step[rank]);
+    }
+    case PPL_TASK_UPDATE: return watch_task(x->inside, t, x->step[rank]);
     case PPL_TASK_NORM:
-    case PPL_TASK_UPDATE:
     case PPL_TASK_VALIDATE:
     case PPL_TASK_KINDS: break;
     }
@@ -193,6 +207,9 @@ static void close_replay(replay *x) {
     free(x->own);
     free(x->at);
     free(x->step);
+    free(x->turn);
+    free(x->round);
+    watch_close(x->inside);
 }
 
 static void open_replay(replay *x, const ppl_plan *p) {
@@ -202,6 +219,10 @@ static void open_replay(replay *x, const ppl_plan *p) {
     x->own = calloc(edges, sizeof *x->own);
     x->at = calloc((size_t)p->ranks, sizeof *x->at);
     x->step = calloc((size_t)p->ranks, sizeof *x->step);
+    x->turn = calloc((size_t)p->ranks, sizeof *x->turn);
+    x->round = calloc((size_t)p->ranks, sizeof *x->round);
+    x->inside = watch_open(p);
+    for (int32_t r = 0; r < p->ranks; r++) x->round[r] = ppl_plan_ahead(p, r) ? -1 : 0;
     for (int32_t i = 0; i < p->stages->n_edges; i++) {
         const ppl_edge_plan *e = &p->edge[i];
         x->out[i] = calloc((size_t)e->buffers + 1, sizeof **x->out);
@@ -215,6 +236,18 @@ static void open_replay(replay *x, const ppl_plan *p) {
     }
 }
 
+// Finds the rank's next task of one of the steps, from its present turn on; false: there is none.
+static bool find_task(replay *x, int32_t rank, int32_t steps) {
+    int64_t count = x->p->rank[rank].count, ahead = ppl_plan_ahead(x->p, rank);
+    for (; x->round[rank] < steps; x->round[rank]++, x->turn[rank] = 0)
+        for (; x->turn[rank] < count; x->turn[rank]++) {
+            x->at[rank] = ppl_plan_turn(x->p, rank, x->turn[rank]);
+            x->step[rank] = x->round[rank] + (x->at[rank] < ahead);
+            if (x->step[rank] >= 0 && x->step[rank] < steps) return true;
+        }
+    return false;
+}
+
 const char *plan_replay(const ppl_plan *p, int32_t steps, uint64_t seed) {
     replay x;
     open_replay(&x, p);
@@ -225,17 +258,18 @@ const char *plan_replay(const ppl_plan *p, int32_t steps, uint64_t seed) {
         ppl_philox(seed, n, 0, bits);
         int32_t rank = (int32_t)(bits[0] % (uint32_t)p->ranks);
         bool done = false;
-        for (uint32_t burst = bits[1] % 8; !bad && x.step[rank] < steps; burst--) {
+        for (uint32_t burst = bits[1] % 8; !bad && find_task(&x, rank, steps); burst--) {
             bad = run_task(&x, rank, &done);
             if (!done || bad) break;
-            if (++x.at[rank] == p->rank[rank].count) x.at[rank] = 0, x.step[rank]++;
+            x.turn[rank]++;
             if (!burst) break;
         }
         idle = done ? 0 : idle + 1;
     }
     for (int32_t r = 0; !bad && r < p->ranks; r++)
-        if (x.step[r] < steps)
+        if (find_task(&x, r, steps))
             bad = say("rank %d stops at task %lld of step %lld", r, (long long)x.at[r], (long long)x.step[r]);
+    if (!bad) bad = watch_end(x.inside);
     close_replay(&x);
     return bad;
 }
