@@ -61,7 +61,8 @@ typedef struct ppl_device_ops {
     ppl_status (*program_build)(ppl_device *self, int32_t stage, int32_t phase, const ppl_device_node *nodes,
                                 int32_t count, ppl_program_needs *needs, ppl_device_program **out);
     void (*program_free)(ppl_device *self, ppl_device_program *program);
-    // Gives the device the memory its packed parameters live in: the sum of all needs.pack. Once, after all programs are built.
+    // Gives the device the memory its packed parameters live in: the sum of all needs.pack, after all programs are built.
+    // Another time exchanges it: packing and programs that begin behind the call go by the new one.
     ppl_status (*pack_bind)(ppl_device *self, void *memory, size_t bytes);
     // Repacks what any program packs of this parameter: after an update, and at the start.
     ppl_status (*pack)(ppl_device *self, int32_t param, const void *weight);

@@ -57,8 +57,9 @@ static int32_t count_region(const binding *b, int32_t region) {
 }
 
 // Gathers the pointers of a region (index -1: whatever their index) into one aim.
-static ppl_status aim_build(binding *b, ppl_aim *aim, int32_t region, int32_t index, char *base, size_t stride) {
-    *aim = (ppl_aim){.stride = stride, .index = -1};
+static ppl_status aim_build(binding *b, ppl_aim *aim, int32_t region, int32_t index, char *base, size_t stride,
+                            int32_t places) {
+    *aim = (ppl_aim){.stride = stride, .index = -1, .places = places};
     int32_t most = count_region(b, region);
     if (!most) return PPL_OK;
     aim->patch = ppl_arena_get(&b->rank->arena, (size_t)most * sizeof *aim->patch);
@@ -82,9 +83,10 @@ static ppl_status edges_build(binding *b, ppl_bound *out) {
         if (!used) continue;
         const ppl_edge *e = &b->side->plan->stages->edges[i];
         ppl_edge_aim *aim = &out->edges[out->n_edges++];
-        char *base = edge_memory(b->side, i, b->stage, &aim->buffers);
+        int32_t buffers;
+        char *base = edge_memory(b->side, i, b->stage, &buffers);
         aim->order = e->kind == PPL_U ? NULL : b->side->plan->edge[i].order;
-        PPL_TRY(aim_build(b, &aim->aim, PPL_REGION_EDGE, i, base, ppl_link_stride(e)));
+        PPL_TRY(aim_build(b, &aim->aim, PPL_REGION_EDGE, i, base, ppl_link_stride(e), buffers));
     }
     return PPL_OK;
 }
@@ -162,8 +164,8 @@ static ppl_status program_bind(binding *b, ppl_bound *out) {
     PPL_GOTO(fills_list(b, out));
     if (out->has_loss) PPL_GOTO(pointer_add(b, &out->loss, stages->graph->loss, "its loss"));
     fixed_set(b);
-    PPL_GOTO(aim_build(b, &out->slot, PPL_REGION_SLOT, -1, b->memory->slots, l->slot_bytes));
-    PPL_GOTO(aim_build(b, &out->pending, PPL_REGION_PENDING, -1, b->memory->pendings, l->pending_bytes));
+    PPL_GOTO(aim_build(b, &out->slot, PPL_REGION_SLOT, -1, b->memory->slots, l->slot_bytes, l->slots));
+    PPL_GOTO(aim_build(b, &out->pending, PPL_REGION_PENDING, -1, b->memory->pendings, l->pending_bytes, l->pendings));
     PPL_GOTO(edges_build(b, out));
     PPL_GOTO(params_build(b, out));
 fail:
@@ -180,6 +182,7 @@ ppl_status ppl_rank_bind(ppl_rank *r, int32_t side) {
             ppl_bound *bound = &memory->bound[phase];
             bound->program = r->program[c][phase];
             bound->slot.index = bound->pending.index = -1;
+            bound->uses = ppl_plan_flows(p) ? p->microbatches : 0;
             if (!p->stages->graph) { // nothing to point at
                 bound->has_loss = phase == PPL_PHASE_F && p->rank[r->rank].stages[c] == p->stages->count - 1;
                 continue;
@@ -197,16 +200,18 @@ void ppl_rank_bind_params(ppl_rank *r) {
     for (int32_t side = 0; side < PPL_SIDES; side++) {
         for (int32_t c = 0; r->chunk[side] && c < r->exec->plan->rank[r->rank].n_stages; c++) {
             for (int32_t phase = 0; phase < PPL_PHASES; phase++) {
-                const ppl_bound *b = &r->chunk[side][c].bound[phase];
+                ppl_bound *b = &r->chunk[side][c].bound[phase];
+                b->version = ppl_rank_newest(r, c);
                 for (int32_t i = 0; i < b->n_params; i++)
-                    point(b->params[i].at, ppl_rank_weight(r, b->params[i].param));
+                    point(b->params[i].at, ppl_rank_weight(r, b->params[i].param, b->version));
             }
         }
     }
 }
 
-const void *ppl_rank_weight(const ppl_rank *r, int32_t param) {
+const void *ppl_rank_weight(const ppl_rank *r, int32_t param, int32_t place) {
     const ppl_store_entry *e = ppl_store_at(r->exec->store, r->rank, param);
+    if (e->versions > 1) return e->version[place];
     return e->copy ? e->copy : e->master;
 }
 
@@ -227,15 +232,25 @@ static inline void aim_at(ppl_aim *a, int32_t index) {
     for (int32_t i = 0; i < a->count; i++) point(a->patch[i].at, a->patch[i].base + offset);
 }
 
-void ppl_bound_aim(ppl_bound *b, const ppl_task *task) {
-    if (b->slot.count) aim_at(&b->slot, task->slot);
-    if (b->pending.count) aim_at(&b->pending, task->pending);
+static ppl_status version_aim(ppl_rank *r, ppl_bound *b, int32_t place) {
+    if (b->version != place)
+        for (int32_t i = 0; i < b->n_params; i++) point(b->params[i].at, ppl_rank_weight(r, b->params[i].param, place));
+    b->version = place;
+    return ppl_rank_pack_bind(r, place);
+}
+
+ppl_status ppl_bound_aim(ppl_rank *r, ppl_bound *b, const ppl_task *task, int64_t tick, int32_t place) {
+    int64_t turn = tick * b->uses;
+    if (r->versions > 1) PPL_TRY(version_aim(r, b, place));
+    if (b->slot.count) aim_at(&b->slot, (int32_t)((task->slot + turn) % b->slot.places));
+    if (b->pending.count) aim_at(&b->pending, (int32_t)((task->pending + turn) % b->pending.places));
     for (int32_t i = 0; i < b->n_edges; i++) {
         ppl_edge_aim *e = &b->edges[i];
-        aim_at(&e->aim, e->order ? e->order[task->microbatch] % e->buffers : 0);
+        aim_at(&e->aim, e->order ? (int32_t)((e->order[task->microbatch] + turn) % e->aim.places) : 0);
     }
-    bool add = task->microbatch != 0;
+    bool add = task->microbatch != 0 && r->exec->plan->weights != PPL_WEIGHTS_STASH;
     if (add != b->sums_add)
         for (int32_t i = 0; i < b->n_sums; i++) b->sums[i]->add = add;
     b->sums_add = add;
+    return PPL_OK;
 }

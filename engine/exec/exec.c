@@ -59,18 +59,11 @@ static ppl_status check_eval(const ppl_plan *plan, const ppl_plan *eval) {
     return PPL_OK;
 }
 
-static ppl_status check_tasks(const ppl_plan *plan) {
-    for (int32_t rank = 0; rank < plan->ranks; rank++) {
-        for (int64_t at = 0; at < plan->rank[rank].count; at++) {
-            const ppl_task *task = &plan->rank[rank].tasks[at];
-            if (task->version <= 0) continue;
-            return ppl_fail(PPL_ERR_ARG,
-                            "exec: rank %d, task %lld uses weights of %d versions ago, want a synchronous "
-                            "schedule",
-                            rank, (long long)at, task->version);
-        }
-    }
-    return PPL_OK;
+// A rank that may be a step ahead never waits for the norm of all.
+static ppl_status check_flow(const ppl_plan *plan, int32_t clip) {
+    if (!ppl_plan_flows(plan) || clip == PPL_CLIP_NONE || clip == PPL_CLIP_STAGE) return PPL_OK;
+    return ppl_fail(PPL_ERR_ARG, "exec: clip is %s with weights \"%s\", want stage or none",
+                    clip == PPL_CLIP_BEFORE ? "before" : "after", ppl_weights_name(plan->weights));
 }
 
 static ppl_status check(const ppl_plan *plan, const ppl_store *store, const ppl_exec_options *o,
@@ -82,11 +75,11 @@ static ppl_status check(const ppl_plan *plan, const ppl_store *store, const ppl_
     if (plan->stages->graph && (!store || store->ranks != plan->ranks)) {
         return ppl_fail(PPL_ERR_ARG, "exec: the store is for %d ranks, want %d", store ? store->ranks : 0, plan->ranks);
     }
+    PPL_TRY(check_flow(plan, client->optimizer.clip));
     if (!plan->options.forward_only && plan->options.validate != (client->optimizer.clip == PPL_CLIP_AFTER)) {
         return ppl_fail(PPL_ERR_ARG, "exec: the plan %s validate tasks, want them exactly when clip is after",
                         plan->options.validate ? "has" : "lacks");
     }
-    PPL_TRY(check_tasks(plan));
     return check_eval(plan, o->eval_plan);
 }
 
@@ -205,11 +198,13 @@ static ppl_status range_run(ppl_exec *e, int32_t kind, int64_t first, int64_t n,
     for (int32_t i = 0; i < e->plan->ranks; i++) {
         atomic_store(&e->rank[i].completed, side->ticks);
         atomic_store(&e->rank[i].step, first);
+        atomic_store(&e->rank[i].tick, side->ticks);
         atomic_store(&e->rank[i].at, 0);
     }
     e->range_side = kind;
     e->range_first = first;
     e->range_n = n;
+    e->range_updates = e->store ? e->store->updates : 0;
     ppl_gate_open(e, side->ticks);
     ppl_status st = ppl_exec_command(e, PPL_COMMAND_STEPS);
     int64_t least = side->ticks + n;
@@ -218,6 +213,7 @@ static ppl_status range_run(ppl_exec *e, int32_t kind, int64_t first, int64_t n,
         if (completed < least) least = completed;
     }
     *done = least - side->ticks;
+    if (kind == PPL_SIDE_TRAIN && e->store) e->store->updates += *done * ppl_exec_updates(e);
     side->ticks = least;
     if (st == PPL_OK && ppl_gate_close(e)) {
         return ppl_fail(PPL_ERR_STOPPED, "run: interrupted after %lld of %lld steps", (long long)*done, (long long)n);

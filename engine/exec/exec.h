@@ -15,7 +15,8 @@ typedef struct ppl_exec_client {
     // The samples of (step, microbatch) of an INPUT value, in the graph's type, into host memory dst. Not asked for by a
     // device that does not compute.
     ppl_status (*fill)(void *self, int64_t step, int32_t microbatch, ppl_value input, void *dst);
-    double (*step_weight)(void *self, int64_t step); // by each rank before its first task; 0: no gradient
+    // By each rank before its first task that does not run ahead; 0: no gradient.
+    double (*step_weight)(void *self, int64_t step);
     // After the last stage's F. Again when the step begins anew after a rollback: the later call counts. 0 where the device
     // does not compute. A loss that is not finite ends the run instead.
     void (*loss)(void *self, int64_t step, int32_t microbatch, double sum);

@@ -4,11 +4,14 @@
 #include "exec/rank.h"
 #include <math.h>
 
-typedef struct step_run { // what stays the same over one step
+typedef struct step_run { // a step of this rank
     int64_t tick, step;
     int32_t side;
     const ppl_plan *plan;
     ppl_link *link;
+    ppl_span *row;
+    int64_t link_bytes;
+    bool entered; // some of it has run, or may
 } step_run;
 
 // ---- programs ----
@@ -46,9 +49,9 @@ static ppl_status loss_tell(const ppl_rank *r, const ppl_bound *b, const step_ru
 static ppl_status program_run(ppl_rank *r, const step_run *s, const ppl_task *task, int32_t phase) {
     const ppl_exec *e = r->exec;
     ppl_bound *b = &r->chunk[s->side][ppl_rank_chunk(r, task->stage)].bound[phase];
-    ppl_bound_aim(b, task);
     r->env.first_sample = (int64_t)task->microbatch * e->options.samples_per_microbatch;
     ppl_status st;
+    PPL_GOTO(ppl_bound_aim(r, b, task, s->tick, ppl_rank_place(r, s->side, task, s->tick)));
     PPL_GOTO(inputs_fill(r, b, s, task));
     ppl_program_run run = {.stage = task->stage,
                            .microbatch = task->microbatch,
@@ -78,10 +81,10 @@ static ppl_status link_wait(ppl_rank *r, const step_run *s, const ppl_task *task
     }
 }
 
-static ppl_status value_send(ppl_rank *r, const step_run *s, const ppl_task *task) {
+static ppl_status value_send(const ppl_rank *r, step_run *s, const ppl_task *task) {
     const ppl_edge_plan *e = &s->plan->edge[task->edge];
     for (int32_t i = 0; i < e->n_readers; i++)
-        if (e->reader_rank[i] != r->rank) r->link_bytes += (int64_t)s->plan->stages->edges[task->edge].bytes;
+        if (e->reader_rank[i] != r->rank) s->link_bytes += (int64_t)s->plan->stages->edges[task->edge].bytes;
     return r->exec->options.link->send(s->link, task, s->tick);
 }
 
@@ -104,7 +107,7 @@ static void live_add(ppl_rank *r, const step_run *s, int32_t by) {
     if (r->live > r->peak_live) r->peak_live = r->live;
 }
 
-static ppl_status task_run(ppl_rank *r, const step_run *s, const ppl_task *task, ppl_span *span, bool *redo) {
+static ppl_status task_run(ppl_rank *r, step_run *s, const ppl_task *task, ppl_span *span, bool *redo) {
     switch ((ppl_task_kind)task->kind) {
     // The producer may not write yet: a reader on another rank still needs what lies in the buffer.
     case PPL_TASK_CREDIT:
@@ -133,7 +136,7 @@ static ppl_status task_run(ppl_rank *r, const step_run *s, const ppl_task *task,
     // Square sums of the gradients of all stages of this rank to all ranks; waits for theirs when clipping comes before.
     case PPL_TASK_NORM: return ppl_rank_norm(r, s->tick, s->step, span);
     // The optimizer steps the parameters whose lowest stage on this rank this is.
-    case PPL_TASK_UPDATE: return ppl_rank_update(r, task->stage, s->step);
+    case PPL_TASK_UPDATE: return ppl_rank_update(r, task, s->tick, s->step);
     // The norm of the step before must not ask for clipping; if it does, that step is done again and this one begins anew.
     case PPL_TASK_VALIDATE: return ppl_rank_validate(r, s->tick, redo);
     case PPL_TASK_KINDS: break;
@@ -141,20 +144,47 @@ static ppl_status task_run(ppl_rank *r, const step_run *s, const ppl_task *task,
     return ppl_fail(PPL_ERR_PLAN, "rank %d: task kind %d, want one of 0..%d", r->rank, task->kind, PPL_TASK_KINDS - 1);
 }
 
-static ppl_status tasks_run(ppl_rank *r, const step_run *s, ppl_span *row) {
-    const ppl_rank_plan *own = &s->plan->rank[r->rank];
+// A step's first task on this rank; entered stays false when the run was interrupted before any rank had begun the step.
+static ppl_status step_enter(ppl_rank *r, step_run *s) {
+    ppl_exec *e = r->exec;
+    if (!ppl_gate_enter(e, s->tick)) return PPL_OK;
+    PPL_TRY(ppl_rank_window(r, s->tick));
+    s->entered = true;
+    if (s->side != PPL_SIDE_TRAIN) return PPL_OK;
+    ppl_trace_begin(e->trace, s->step);
+    s->row = ppl_trace_row(e->trace, r->rank, s->step);
+    return PPL_OK;
+}
+
+static void step_set(ppl_rank *r, const step_run *s) {
+    atomic_store_explicit(&r->step, s->step, memory_order_relaxed);
+    atomic_store_explicit(&r->tick, s->tick, memory_order_relaxed);
+    r->env.step = s->step;
+}
+
+// One round of the rank's list: the tasks of a step (NULL: of none, before the first) and, in between, those of the next one
+// that run ahead (NULL: there is none).
+static ppl_status tasks_run(ppl_rank *r, step_run *now_step, step_run *next) {
+    const step_run *any = now_step ? now_step : next;
+    const ppl_rank_plan *own = &any->plan->rank[r->rank];
     bool delays = r->exec->options.delay_seed != 0;
     int64_t pulse = atomic_load_explicit(&r->pulse, memory_order_relaxed);
     ppl_span unused;
+    const step_run *of = NULL;
     int64_t now = ppl_now();
-    for (int64_t at = 0; at < own->count; at++) {
+    for (int64_t k = 0; k < own->count; k++) {
+        int64_t at = own->turns ? own->turns[k] : k;
+        step_run *s = at < own->ahead ? next : now_step;
+        if (s && !s->entered) PPL_TRY(step_enter(r, s));
+        if (!s || !s->entered) continue;
+        if (s != of) step_set(r, of = s);
         atomic_store_explicit(&r->at, at, memory_order_relaxed);
         atomic_store_explicit(&r->pulse, ++pulse, memory_order_relaxed);
         if (delays) {
             delay(r, s, at);
             now = ppl_now();
         }
-        ppl_span *span = row ? &row[at] : &unused;
+        ppl_span *span = s->row ? &s->row[at] : &unused;
         span->begin = now;
         span->middle = 0;
         bool redo = false;
@@ -162,7 +192,7 @@ static ppl_status tasks_run(ppl_rank *r, const step_run *s, ppl_span *row) {
         now = span->end = ppl_now();
         if (redo) {
             r->live = 0;
-            at = -1; // the forwards before the VALIDATE again, with the weights as they should have been
+            k = -1; // the forwards before the VALIDATE again, with the weights as they should have been
         }
     }
     return PPL_OK;
@@ -174,46 +204,55 @@ static void step_end(ppl_rank *r, const step_run *s) {
     if (s->side == PPL_SIDE_TRAIN) {
         int64_t all = (int64_t)e->plan->ranks * (s->tick / PPL_EXEC_AHEAD + 1);
         if (atomic_fetch_add(&ppl_board_at(e, s->tick)->finished, 1) + 1 == all) ppl_trace_done(e->trace, s->step);
-        e->client.rank_done(e->client.self, r->rank, s->step, r->peak_live, r->link_bytes);
+        e->client.rank_done(e->client.self, r->rank, s->step, r->peak_live, s->link_bytes);
     }
     ppl_rank_finish(r, s->tick);
 }
 
-static ppl_status step_execute(ppl_rank *r, const step_run *s) {
-    ppl_exec *e = r->exec;
-    PPL_TRY(ppl_rank_window(r, s->tick));
-    atomic_store_explicit(&r->step, s->step, memory_order_relaxed);
-    r->env.step = s->step;
-    r->live = r->peak_live = 0;
-    r->link_bytes = 0;
-    double weight = e->client.step_weight(e->client.self, s->step);
+// What gradients are multiplied by: one over the weight of all targets of the step; where a microbatch steps the weights
+// alone, as if the step were so many of it.
+static void seed_set(ppl_rank *r, const step_run *s) {
     const ppl_graph *g = s->plan->stages->graph;
+    double weight = r->exec->client.step_weight(r->exec->client.self, s->step);
+    double parts = s->plan->weights == PPL_WEIGHTS_STASH ? s->plan->microbatches : 1;
     if (g)
-        ppl_number_set(r->seed, ppl_dtype_acc(g->dtype), 0, weight > 0 ? 1 / weight : 0); // nothing counts: no gradient
-    ppl_span *row = NULL;
-    if (s->side == PPL_SIDE_TRAIN) {
-        ppl_trace_begin(e->trace, s->step);
-        row = ppl_trace_row(e->trace, r->rank, s->step);
-    }
+        ppl_number_set(r->seed, ppl_dtype_acc(g->dtype), 0,
+                       weight > 0 ? parts / weight : 0); // nothing counts: no gradient
+}
+
+static ppl_status round_run(ppl_rank *r, step_run *s, step_run *next) {
+    r->peak_live = r->live;
+    if (s) seed_set(r, s);
     atomic_store_explicit(&r->where, PPL_AT_TASK, memory_order_relaxed);
-    PPL_TRY(tasks_run(r, s, row));
+    PPL_TRY(tasks_run(r, s, next));
     atomic_store_explicit(&r->where, PPL_AT_REST, memory_order_relaxed);
-    step_end(r, s);
+    if (s) step_end(r, s);
     return PPL_OK;
+}
+
+static step_run step_of(const ppl_exec *e, int64_t i) {
+    const ppl_side *side = &e->side[e->range_side];
+    return (step_run){.tick = side->ticks + i,
+                      .step = e->range_first + i,
+                      .side = e->range_side,
+                      .plan = side->plan,
+                      .link = side->link};
 }
 
 ppl_status ppl_rank_steps(ppl_rank *r) {
     ppl_exec *e = r->exec;
-    const ppl_side *side = &e->side[e->range_side];
-    step_run s = {.side = e->range_side, .plan = side->plan, .link = side->link};
+    bool ahead = e->side[e->range_side].plan->rank[r->rank].ahead > 0;
+    step_run s[2] = {step_of(e, 0)}; // the step in progress, and the one after it, of which some may run ahead
     r->env.seed = e->options.seed;
-    r->env.training = s.side == PPL_SIDE_TRAIN;
-    for (int64_t i = 0; i < e->range_n; i++) {
-        s.tick = side->ticks + i;
-        s.step = e->range_first + i;
-        if (!ppl_gate_enter(e, s.tick)) break;
-        PPL_TRY(step_execute(r, &s));
+    r->env.training = e->range_side == PPL_SIDE_TRAIN;
+    r->live = 0;
+    for (int64_t i = ahead ? -1 : 0; i < e->range_n; i++) {
+        step_run *now = i < 0 ? NULL : &s[i & 1], *next = &s[(i + 1) & 1];
+        *next = step_of(e, i + 1);
+        if (now && !now->entered) PPL_TRY(step_enter(r, now));
+        if (now && !now->entered) break;
+        PPL_TRY(round_run(r, now, i + 1 < e->range_n ? next : NULL));
     }
     bool redo; // the last step is judged too; nothing is begun after it
-    return s.side == PPL_SIDE_TRAIN ? ppl_rank_validate(r, r->unvalidated + 1, &redo) : PPL_OK;
+    return e->range_side == PPL_SIDE_TRAIN ? ppl_rank_validate(r, r->unvalidated + 1, &redo) : PPL_OK;
 }

@@ -77,35 +77,23 @@ ppl_status ppl_rank_params_setup(ppl_rank *r) {
     return PPL_OK;
 }
 
-ppl_status ppl_rank_weights(ppl_rank *r) {
-    const ppl_plan *p = r->exec->plan;
-    const ppl_rank_plan *own = &p->rank[r->rank];
-    const ppl_graph *g = p->stages->graph;
-    if (!g) return PPL_OK;
-    ppl_rank_bind_params(r);
-    for (int32_t i = 0; i < own->n_params; i++) {
-        const ppl_type *type = &g->params[own->params[i]].type;
-        const ppl_store_entry *e = ppl_store_at(r->exec->store, r->rank, own->params[i]);
-        if (e->copy) ppl_convert(e->copy, g->dtype, e->master, type->dtype, ppl_type_elements(type));
-        PPL_TRY(r->exec->options.device->pack(r->device, own->params[i], ppl_rank_weight(r, own->params[i])));
-    }
-    return PPL_OK;
-}
-
 // ---- NORM ----
+
+static ppl_status sum_of(ppl_rank *r, const ppl_rank_param *p, int64_t step, double *out) {
+    const ppl_update *u = &p->update;
+    PPL_TRY(r->exec->options.device->square_sum(r->device, p->grads, u->uses, u->dtype, u->n, out));
+    if (isfinite(*out)) return PPL_OK;
+    return ppl_fail(PPL_ERR_NUMBER, "step %lld, stage %d: the gradient of %s has a square sum of %g, want it finite",
+                    (long long)step, p->stage, r->exec->plan->stages->graph->params[p->param].name,
+                    ppl_number_plain(*out));
+}
 
 static ppl_status sums_publish(ppl_rank *r, ppl_board_slot *slot, int64_t step) {
     for (int32_t i = 0; i < r->n_params; i++) {
         const ppl_rank_param *p = &r->params[i];
         if (!p->counts) continue;
         double sum = 0;
-        const ppl_update *u = &p->update;
-        PPL_TRY(r->exec->options.device->square_sum(r->device, p->grads, u->uses, u->dtype, u->n, &sum));
-        if (!isfinite(sum)) {
-            return ppl_fail(
-                PPL_ERR_NUMBER, "step %lld, stage %d: the gradient of %s has a square sum of %g, want it finite",
-                (long long)step, p->stage, r->exec->plan->stages->graph->params[p->param].name, ppl_number_plain(sum));
-        }
+        PPL_TRY(sum_of(r, p, step, &sum));
         slot->sums[p->param] = sum;
     }
     return PPL_OK;
@@ -129,7 +117,7 @@ static ppl_status norm_make(ppl_exec *e, ppl_board_slot *slot, int64_t tick, int
     const ppl_graph *g = e->plan->stages->graph;
     double sum = 0;
     for (size_t i = 0; g && i < g->n_params; i++) sum += slot->sums[i];
-    slot->norm = sqrt(sum);
+    slot->norm = sqrt(e->plan->weights == PPL_WEIGHTS_STASH ? sum / e->plan->microbatches : sum);
     if (!isfinite(slot->norm)) {
         return ppl_fail(PPL_ERR_NUMBER, "step %lld: the gradient norm over all parameters is %g, want it finite",
                         (long long)step, ppl_number_plain(slot->norm));
@@ -148,9 +136,11 @@ static void scale_set(ppl_rank *r, double scale) {
 ppl_status ppl_rank_norm(ppl_rank *r, int64_t tick, int64_t step, ppl_span *span) {
     ppl_exec *e = r->exec;
     ppl_board_slot *slot = ppl_board_at(e, tick);
-    scale_set(r, 1);
-    PPL_TRY(sums_publish(r, slot, step));
-    if (e->client.optimizer.clip == PPL_CLIP_STAGE) stages_clip(r, slot, tick);
+    if (e->plan->weights != PPL_WEIGHTS_STASH) { // else each update has seen to its own
+        scale_set(r, 1);
+        PPL_TRY(sums_publish(r, slot, step));
+        if (e->client.optimizer.clip == PPL_CLIP_STAGE) stages_clip(r, slot, tick);
+    }
     span->middle = ppl_now();
     int64_t all = (int64_t)e->plan->ranks * (tick / PPL_EXEC_AHEAD + 1);
     if (atomic_fetch_add(&slot->arrived, 1) + 1 == all) PPL_TRY(norm_make(e, slot, tick, step));
@@ -179,10 +169,17 @@ static void halves_exchange(ppl_store_entry *e) {
     exchange(&e->moment2, &e->spare[2]);
 }
 
-static ppl_status param_update(ppl_rank *r, const ppl_rank_param *p, int64_t step, double scale, bool spare) {
+// Updates of each parameter before one of a step; microbatch -1 with one update a step.
+static int64_t updates_before(const ppl_exec *e, int64_t step, int32_t microbatch) {
+    int64_t n = e->range_updates + (step - e->range_first) * ppl_exec_updates(e);
+    return microbatch > 0 ? n + microbatch : n;
+}
+
+static ppl_status param_update(ppl_rank *r, const ppl_rank_param *p, int64_t step, int64_t updates, double scale,
+                               bool spare) {
     ppl_store_entry *e = ppl_store_at(r->exec->store, r->rank, p->param);
     ppl_update u = p->update;
-    ppl_update_set(&u, &r->exec->client.optimizer, step,
+    ppl_update_set(&u, &r->exec->client.optimizer, step, updates,
                    r->exec->plan->stages->graph->params[p->param].spec.decay != 0);
     u.weight = e->master;
     u.copy = e->copy;
@@ -192,27 +189,57 @@ static ppl_status param_update(ppl_rank *r, const ppl_rank_param *p, int64_t ste
     u.moment1_out = spare ? e->spare[1] : e->moment1;
     u.moment2_out = spare ? e->spare[2] : e->moment2;
     u.scale = scale;
+    ppl_rank_next(r, ppl_rank_chunk(r, p->stage), e, &u);
     PPL_TRY(r->exec->options.device->update(r->device, &u, p->stage));
     if (spare) halves_exchange(e);
     return PPL_OK;
 }
 
-ppl_status ppl_rank_update(ppl_rank *r, int32_t stage, int64_t step) {
+static ppl_status stage_update(ppl_rank *r, int32_t stage, int32_t microbatch, int64_t step) {
     const ppl_device_ops *device = r->exec->options.device;
     bool spare = r->exec->client.optimizer.clip == PPL_CLIP_AFTER, any = false;
-    double scale = r->scale[ppl_rank_chunk(r, stage)];
+    int32_t chunk = ppl_rank_chunk(r, stage);
+    double scale = r->scale[chunk];
+    int64_t updates = updates_before(r->exec, step, microbatch);
     for (int32_t i = 0; i < r->n_params; i++) {
         if (r->params[i].stage != stage) continue;
-        PPL_TRY(param_update(r, &r->params[i], step, scale, spare));
+        PPL_TRY(param_update(r, &r->params[i], step, updates, scale, spare));
         any = true;
     }
     if (spare) ppl_rank_bind_params(r);
+    r->updates[chunk]++;
+    int32_t newest = ppl_rank_newest(r, chunk);
+    if (r->versions > 1) PPL_TRY(ppl_rank_pack_bind(r, newest));
     for (int32_t i = 0; i < r->n_params; i++)
         if (r->params[i].stage == stage)
-            PPL_TRY(device->pack(r->device, r->params[i].param, ppl_rank_weight(r, r->params[i].param)));
+            PPL_TRY(device->pack(r->device, r->params[i].param, ppl_rank_weight(r, r->params[i].param, newest)));
     // A device that only waits takes the time of a stage without parameters too.
     if (!any && !(device->flags & PPL_DEVICE_COMPUTES)) return device->update(r->device, &(ppl_update){0}, stage);
     return PPL_OK;
+}
+
+// A microbatch's gradient that steps the weights alone: its square sums join the step's, clip by stage goes by them.
+static ppl_status alone_norm(ppl_rank *r, const ppl_task *task, int64_t tick, int64_t step) {
+    const ppl_optimizer_options *o = &r->exec->client.optimizer;
+    ppl_board_slot *slot = ppl_board_at(r->exec, tick);
+    double all = 0;
+    for (int32_t i = 0; i < r->n_params; i++) {
+        const ppl_rank_param *p = &r->params[i];
+        if (p->stage != task->stage) continue;
+        double sum = 0;
+        PPL_TRY(sum_of(r, p, step, &sum));
+        slot->sums[p->param] = task->microbatch ? slot->sums[p->param] + sum : sum;
+        all += sum;
+    }
+    double *scale = &r->scale[ppl_rank_chunk(r, task->stage)];
+    *scale = o->clip == PPL_CLIP_STAGE ? ppl_clip_scale(o, sqrt(all)) : 1;
+    if (*scale < 1) atomic_store(&slot->clipped, tick + 1);
+    return PPL_OK;
+}
+
+ppl_status ppl_rank_update(ppl_rank *r, const ppl_task *task, int64_t tick, int64_t step) {
+    if (r->exec->plan->weights == PPL_WEIGHTS_STASH) PPL_TRY(alone_norm(r, task, tick, step));
+    return stage_update(r, task->stage, task->microbatch, step);
 }
 
 // ---- VALIDATE ----
@@ -223,7 +250,7 @@ static ppl_status roll_back(ppl_rank *r, int64_t tick, double scale) {
     const ppl_rank_plan *own = &e->plan->rank[r->rank];
     for (int32_t i = 0; i < r->n_params; i++) halves_exchange(ppl_store_at(e->store, r->rank, r->params[i].param));
     scale_set(r, scale);
-    for (int32_t c = 0; c < own->n_stages; c++) PPL_TRY(ppl_rank_update(r, own->stages[c], r->unvalidated_step));
+    for (int32_t c = 0; c < own->n_stages; c++) PPL_TRY(stage_update(r, own->stages[c], -1, r->unvalidated_step));
     return e->options.link->rewind(e->side[PPL_SIDE_TRAIN].link, r->rank, tick);
 }
 

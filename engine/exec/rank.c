@@ -120,7 +120,7 @@ static ppl_status memory_build(ppl_rank *r) {
     PPL_TRY(memory_get(r, PPL_MEM_WORKSPACE, r->scratch_bytes, &r->scratch));
     PPL_TRY(memory_get(r, PPL_MEM_OTHER, 64, &r->seed));
     PPL_TRY(memory_get(r, PPL_MEM_GRADIENTS, e->plan->rank[r->rank].grad_bytes, &r->grads));
-    PPL_TRY(memory_get(r, PPL_MEM_PACKED, r->packed_bytes, &r->packed));
+    PPL_TRY(memory_get(r, PPL_MEM_PACKED, (size_t)r->versions * r->packed_bytes, &r->packed));
     return e->options.device->pack_bind(r->device, r->packed, r->packed_bytes);
 }
 
@@ -132,11 +132,15 @@ ppl_status ppl_rank_setup(ppl_rank *r) {
     o.fail_task = r->rank == e->options.fail_rank ? e->options.fail_task : -1;
     o.stall_task = r->rank == e->options.fail_rank ? e->options.stall_task : -1;
     PPL_TRY(e->options.device->open(&o, &r->device));
+    const ppl_rank_plan *own = &e->plan->rank[r->rank];
+    r->scale = ppl_arena_get(&r->arena, (size_t)own->n_stages * sizeof *r->scale);
+    r->updates = ppl_arena_get(&r->arena, (size_t)own->n_stages * sizeof *r->updates);
+    if (!r->scale || !r->updates) return PPL_ERR_MEMORY;
+    for (int32_t c = 0; c < own->n_stages; c++)
+        if (e->plan->layout[own->stages[c]].versions > r->versions)
+            r->versions = e->plan->layout[own->stages[c]].versions;
     PPL_TRY(programs_build(r));
-    PPL_TRY(memory_build(r));
-    r->scale = ppl_arena_get(&r->arena, (size_t)e->plan->rank[r->rank].n_stages * sizeof *r->scale);
-    if (!r->scale) return PPL_ERR_MEMORY;
-    return PPL_OK;
+    return memory_build(r);
 }
 
 static void memory_free(ppl_rank *r, void *p) {

@@ -52,11 +52,11 @@ typedef struct ppl_aim {
     ppl_patch *patch;
     size_t stride;
     int32_t count, index; // what they are aimed at now; -1 nothing yet
+    int32_t places;       // indexes go round
 } ppl_aim;
 typedef struct ppl_edge_aim {
     ppl_aim aim;
     const int32_t *order; // [microbatches] of the edge; NULL: used once a step
-    int32_t buffers;
 } ppl_edge_aim;
 typedef struct ppl_param_aim {
     void *at;
@@ -74,7 +74,9 @@ typedef struct ppl_bound {
     int32_t n_calls, n_edges, n_params, n_sums, n_fills;
     ppl_aim slot, pending;
     ppl_edge_aim *edges;
-    ppl_param_aim *params; // pointers to parameters: exchanged halves move them
+    ppl_param_aim *params; // pointers to parameters: exchanged halves and versions move them
+    int32_t version;       // the place of the weights they point at; -1 nothing yet
+    int64_t uses;          // by which places go round from step to step; 0: each step begins with the first place
     ppl_call **sums;       // calls that accumulate: a step's first microbatch overwrites
     ppl_input_fill *fills; // inputs that are born in this program
     void *loss;            // where the loss is after it, aimed; NULL: not in this program
@@ -107,8 +109,8 @@ typedef struct ppl_board_slot {
 
 typedef struct ppl_rank {
     ppl_bell bell;
-    _Alignas(64) atomic_llong pulse; // grows with every task: the sign of life
-    atomic_llong at, step;
+    _Alignas(64) atomic_llong pulse;     // grows with every task: the sign of life
+    atomic_llong at, step, tick;         // of the task
     atomic_int where;                    // ppl_where
     _Alignas(64) atomic_llong completed; // ticks of the side in progress
 
@@ -119,17 +121,18 @@ typedef struct ppl_rank {
     ppl_device *device;
     ppl_arena arena;
     ppl_device_program *(*program)[PPL_PHASES]; // [chunks]
-    size_t scratch_bytes, packed_bytes;
+    size_t scratch_bytes, packed_bytes;         // packed: of one version
+    int32_t versions;                           // of packed weights: the most of its stages
     char *work, *scratch, *packed, *grads;
     ppl_chunk_memory *chunk[PPL_SIDES]; // [chunks]
     void *seed;                         // the scalar 1 / the step's weight, in the graph's accumulator dtype
     ppl_call_env env;
     ppl_rank_param *params;
     int32_t n_params;
-    double *scale; // [chunks]: of the gradients in this step
+    double *scale;    // [chunks]: of the gradients in this step
+    int64_t *updates; // [chunks]: since the executor was opened: the newest version, in place updates % versions
     int64_t spin_ns, sleep_ns;
     int32_t live, peak_live;
-    int64_t link_bytes;
     int64_t unvalidated, unvalidated_step; // tick and step whose norm is still out (PPL_CLIP_AFTER); -1 none
     int64_t meets;                         // meetings it took part in
     int64_t bytes[PPL_MEMORIES];
@@ -156,6 +159,7 @@ struct ppl_exec {
     atomic_int in_window;            // ranks that wait for others to finish a step
     int32_t range_side;              // the command's arguments
     int64_t range_first, range_n;
+    int64_t range_updates; // of each parameter before the range
     pthread_mutex_t mutex; // guards fault
     ppl_status fault;      // the first; PPL_OK none
     char fault_text[8192];
@@ -187,19 +191,30 @@ ppl_status ppl_rank_setup(ppl_rank *r);
 void ppl_rank_clear(ppl_rank *r);
 int32_t ppl_rank_chunk(const ppl_rank *r, int32_t stage); // index of a stage among the rank's; -1 not here
 
+// ---- version.c: which weights ----
+int64_t ppl_exec_updates(const ppl_exec *e);               // of each stage in a step
+int32_t ppl_rank_newest(const ppl_rank *r, int32_t chunk); // the place of a chunk's newest weights
+// The place of the weights that a task of a side and tick reads.
+int32_t ppl_rank_place(const ppl_rank *r, int32_t side, const ppl_task *task, int64_t tick);
+ppl_status ppl_rank_pack_bind(ppl_rank *r, int32_t place); // packing and programs from here on go by this place
+ppl_status ppl_rank_weights(ppl_rank *r);                  // copies and packed forms anew, of all versions the newest
+// Before the optimizer steps a parameter: where it puts the next version.
+void ppl_rank_next(ppl_rank *r, int32_t chunk, ppl_store_entry *e, ppl_update *u);
+
 // ---- bind.c: addresses ----
 ppl_status ppl_rank_bind(ppl_rank *r, int32_t side);
 void ppl_rank_bind_params(ppl_rank *r); // after masters or copies moved
-void ppl_bound_aim(ppl_bound *b, const ppl_task *task);
-const void *ppl_rank_weight(const ppl_rank *r, int32_t param); // as operators read it
+// place: of the weights.
+ppl_status ppl_bound_aim(ppl_rank *r, ppl_bound *b, const ppl_task *task, int64_t tick, int32_t place);
+// As operators read it, in a place of its versions; a parameter of one version has it in all places.
+const void *ppl_rank_weight(const ppl_rank *r, int32_t param, int32_t place);
 // Where a value lies whose address does not change: GRAD, or an edge that is used once a step. NULL: nowhere here.
 void *ppl_rank_fixed(const ppl_rank *r, int32_t side, int32_t stage, ppl_value value);
 
 // ---- norm.c: NORM, UPDATE, VALIDATE ----
 ppl_status ppl_rank_params_setup(ppl_rank *r); // which parameters it updates, and from which accumulators
-ppl_status ppl_rank_weights(ppl_rank *r);      // copies and packed forms anew
 ppl_status ppl_rank_norm(ppl_rank *r, int64_t tick, int64_t step, ppl_span *span);
-ppl_status ppl_rank_update(ppl_rank *r, int32_t stage, int64_t step);
+ppl_status ppl_rank_update(ppl_rank *r, const ppl_task *task, int64_t tick, int64_t step);
 // redo: the step before was rolled back and done again; tick is to begin anew.
 ppl_status ppl_rank_validate(ppl_rank *r, int64_t tick, bool *redo);
 

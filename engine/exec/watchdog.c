@@ -20,7 +20,8 @@ static int32_t waits_for(const ppl_exec *e, int32_t rank) {
     int32_t where = atomic_load_explicit(&e->rank[rank].where, memory_order_relaxed), peer = -1;
     if (!is_waiting(task_of(e, rank), where)) return -1;
     if (where == PPL_AT_TASK) {
-        e->options.link->waits_for(e->side[e->range_side].link, task_of(e, rank), &peer);
+        int64_t tick = atomic_load_explicit(&e->rank[rank].tick, memory_order_relaxed);
+        e->options.link->waits_for(e->side[e->range_side].link, task_of(e, rank), tick, &peer);
         return peer;
     }
     int64_t least = INT64_MAX;

@@ -1,7 +1,8 @@
 // link.h - how the ranks of a plan pass values: buffers of edges, tickets, credits. Before: plan.h. Used by exec alone.
 //
-// Use n of an edge (n = step * per_step + sequence, from 0) lies in the producer's buffer sequence % buffers. The calls
-// below never block: they return with *done false, and the executor polls again, sleeping on the rank's bell meanwhile.
+// Use n of an edge (n = step * per_step + sequence, from 0) lies in the producer's buffer sequence % buffers, in plans whose
+// steps overlap in n % buffers. The calls below never block: they return with *done false, and the executor polls again,
+// sleeping on the rank's bell meanwhile.
 // A link that is asynchronous by itself (NCCL) enqueues and says done at once. Steps count from 0 when the link is opened
 // and without gaps, whatever the trainer calls them.
 #ifndef PPL_LINK_LINK_H
@@ -40,8 +41,9 @@ typedef struct ppl_link_ops {
     // Forgets all tickets of `step` and later on the edges this rank produces or releases: a rollback begins the step anew.
     ppl_status (*rewind)(ppl_link *self, int32_t rank, int64_t step);
     // The rank that a pending credit or receive waits for, for reports: of several readers, the one furthest behind.
-    void (*waits_for)(const ppl_link *self, const ppl_task *task, int32_t *rank);
-    double (*sent_at)(const ppl_link *self, const ppl_task *task); // ppl_clock seconds of the buffer's last send
+    void (*waits_for)(const ppl_link *self, const ppl_task *task, int64_t step, int32_t *rank);
+    double (*sent_at)(const ppl_link *self, const ppl_task *task,
+                      int64_t step); // ppl_clock seconds of the buffer's last send
 } ppl_link_ops;
 
 extern const ppl_link_ops ppl_link_local;

@@ -23,6 +23,7 @@ typedef struct mark {
 typedef struct local_edge {
     const ppl_edge_plan *plan;
     int32_t rank, uses; // the producer's; uses a step
+    bool flows;         // buffers are taken in turn over all steps
     size_t bytes, stride;
     const char *memory;
     void *const *reader_memory; // [readers]
@@ -41,8 +42,13 @@ typedef struct local_link {
 
 // Which use of its buffer a task is about, from 0.
 static int64_t use_of(const local_edge *e, const ppl_task *task, int64_t step) {
+    if (e->flows) return (step * e->uses + task->sequence) / e->plan->buffers;
     int32_t buffers = e->plan->buffers, a_step = e->uses / buffers + (task->buffer < e->uses % buffers);
     return step * a_step + task->sequence / buffers;
+}
+
+static int32_t buffer_of(const local_edge *e, const ppl_task *task, int64_t step) {
+    return e->flows ? (int32_t)((step * e->uses + task->sequence) % e->plan->buffers) : task->buffer;
 }
 
 static ticket *free_of(const local_edge *e, int32_t reader, int32_t buffer) {
@@ -62,6 +68,7 @@ static ppl_status local_open(const ppl_plan *plan, const ppl_link_options *optio
         *e = (local_edge){.plan = &plan->edge[i],
                           .rank = ppl_plan_edge_rank(plan, i),
                           .uses = ppl_plan_uses(plan, i),
+                          .flows = ppl_plan_flows(plan),
                           .bytes = plan->stages->edges[i].bytes,
                           .stride = ppl_link_stride(&plan->stages->edges[i]),
                           .memory = memory[i],
@@ -103,10 +110,11 @@ static bool is_free(const local_edge *e, int32_t buffer, int64_t use) {
 static ppl_status local_credit(ppl_link *self, const ppl_task *task, int64_t step, bool *done) {
     const local_edge *e = &((local_link *)self)->edge[task->edge];
     int64_t use = use_of(e, task, step);
-    *done = is_free(e, task->buffer, use);
+    int32_t buffer = buffer_of(e, task, step);
+    *done = is_free(e, buffer, use);
     if (!*done) {
         mark_set(e->producer, 1);
-        *done = is_free(e, task->buffer, use);
+        *done = is_free(e, buffer, use);
     }
     if (*done) mark_set(e->producer, 0);
     return PPL_OK;
@@ -123,7 +131,7 @@ static int64_t delay_of(const ppl_link_options *o, const ppl_task *task, int64_t
 static ppl_status local_send(ppl_link *self, const ppl_task *task, int64_t step) {
     local_link *l = (local_link *)self;
     const local_edge *e = &l->edge[task->edge];
-    ticket *full = &e->full[task->buffer];
+    ticket *full = &e->full[buffer_of(e, task, step)];
     int64_t now = ppl_now(), visible = l->options.delay_seed ? now + delay_of(&l->options, task, step) : now;
     atomic_store_explicit(&full->sent, now, memory_order_relaxed);
     atomic_store_explicit(&full->visible, visible, memory_order_relaxed);
@@ -136,7 +144,7 @@ static ppl_status local_send(ppl_link *self, const ppl_task *task, int64_t step)
 static ppl_status local_release(ppl_link *self, const ppl_task *task, int32_t reader, int64_t step) {
     local_link *l = (local_link *)self;
     const local_edge *e = &l->edge[task->edge];
-    atomic_store(&free_of(e, reader, task->buffer)->count, use_of(e, task, step) + 1);
+    atomic_store(&free_of(e, reader, buffer_of(e, task, step))->count, use_of(e, task, step) + 1);
     if (atomic_load(&e->producer->waits)) ppl_bell_ring(l->options.bells[e->rank]);
     return PPL_OK;
 }
@@ -149,7 +157,8 @@ static bool is_full(const local_link *l, const ticket *full, int64_t use) {
 static ppl_status local_receive(ppl_link *self, const ppl_task *task, int32_t reader, int64_t step, bool *done) {
     const local_link *l = (local_link *)self;
     const local_edge *e = &l->edge[task->edge];
-    const ticket *full = &e->full[task->buffer];
+    int32_t buffer = buffer_of(e, task, step);
+    const ticket *full = &e->full[buffer];
     int64_t use = use_of(e, task, step);
     *done = is_full(l, full, use);
     if (!*done) {
@@ -158,8 +167,8 @@ static ppl_status local_receive(ppl_link *self, const ppl_task *task, int32_t re
     }
     if (*done) mark_set(&e->reader[reader], 0);
     if (!*done || !e->reader_memory[reader]) return PPL_OK;
-    size_t own = (size_t)(task->sequence % e->plan->reader_buffers[reader]);
-    memcpy((char *)e->reader_memory[reader] + own * e->stride, e->memory + (size_t)task->buffer * e->stride, e->bytes);
+    size_t own = (size_t)(((e->flows ? step * e->uses : 0) + task->sequence) % e->plan->reader_buffers[reader]);
+    memcpy((char *)e->reader_memory[reader] + own * e->stride, e->memory + (size_t)buffer * e->stride, e->bytes);
     return local_release(self, task, reader, step);
 }
 
@@ -179,23 +188,23 @@ static ppl_status local_rewind(ppl_link *self, int32_t rank, int64_t step) {
     return PPL_OK;
 }
 
-static void local_waits_for(const ppl_link *self, const ppl_task *task, int32_t *rank) {
+static void local_waits_for(const ppl_link *self, const ppl_task *task, int64_t step, int32_t *rank) {
     const local_edge *e = &((const local_link *)self)->edge[task->edge];
     *rank = e->rank;
     if (task->kind != PPL_TASK_CREDIT) return;
     int64_t least = INT64_MAX;
     for (int32_t i = 0; i < e->plan->n_readers; i++) {
         if (e->plan->reader_rank[i] == e->rank) continue;
-        int64_t count = atomic_load_explicit(&free_of(e, i, task->buffer)->count, memory_order_relaxed);
+        int64_t count = atomic_load_explicit(&free_of(e, i, buffer_of(e, task, step))->count, memory_order_relaxed);
         if (count >= least) continue;
         least = count;
         *rank = e->plan->reader_rank[i];
     }
 }
 
-static double local_sent_at(const ppl_link *self, const ppl_task *task) {
+static double local_sent_at(const ppl_link *self, const ppl_task *task, int64_t step) {
     const local_edge *e = &((const local_link *)self)->edge[task->edge];
-    return (double)atomic_load_explicit(&e->full[task->buffer].sent, memory_order_relaxed) * 1e-9;
+    return (double)atomic_load_explicit(&e->full[buffer_of(e, task, step)].sent, memory_order_relaxed) * 1e-9;
 }
 
 const ppl_link_ops ppl_link_local = {

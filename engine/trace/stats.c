@@ -58,7 +58,7 @@ static bool step_extent(const ppl_trace *t, int64_t step, int64_t *begin, int64_
     return any;
 }
 
-static double iteration(const ppl_trace *t, int64_t step) { // seconds
+double ppl_trace_iteration(const ppl_trace *t, int64_t step) {
     int64_t begin = 0, end = 0;
     if (!step_extent(t, step, &begin, &end)) return 0;
     for (int32_t rank = 0; rank < t->plan->ranks; rank++) {
@@ -67,6 +67,17 @@ static double iteration(const ppl_trace *t, int64_t step) { // seconds
         if (s && count && s[count - 1].end > begin) begin = s[count - 1].end;
     }
     return (double)(end - begin) * 1e-9;
+}
+
+// Busy time of a rank for the steps on both sides of one, between two moments of it: where steps overlap.
+static int64_t busy_beside(const ppl_trace *t, int32_t rank, int64_t step, int64_t begin, int64_t end) {
+    const ppl_rank_plan *r = &t->plan->rank[rank];
+    const ppl_span *rows[] = {ppl_trace_before(t, rank, step), ppl_trace_find(t, rank, step + 1)};
+    int64_t busy = 0;
+    for (int32_t i = 0; r->ahead && i < 2; i++)
+        for (int64_t at = 0; rows[i] && at < r->count; at++)
+            if (rows[i][at].begin >= begin && rows[i][at].begin < end) busy += busy_of(&r->tasks[at], &rows[i][at]);
+    return busy;
 }
 
 static void rank_step(const ppl_trace *t, int32_t rank, int64_t step, ppl_trace_rank *sum, double *wait_for) {
@@ -85,8 +96,8 @@ static void rank_step(const ppl_trace *t, int32_t rank, int64_t step, ppl_trace_
         if (w > 0 && peer >= 0 && wait_for) wait_for[peer] += (double)w;
     }
     sum->busy += (double)busy * 1e-9;
-    sum->span_idle += (double)(last - first - busy) * 1e-9;
-    sum->iteration += iteration(t, step);
+    sum->span_idle += (double)(last - first - busy - busy_beside(t, rank, step, first, last)) * 1e-9;
+    sum->iteration += ppl_trace_iteration(t, step);
 }
 
 void ppl_trace_rank_stats(const ppl_trace *t, int32_t rank, ppl_trace_rank *out) {
@@ -109,7 +120,7 @@ void ppl_trace_rank_stats(const ppl_trace *t, int32_t rank, ppl_trace_rank *out)
 }
 
 double ppl_trace_bubble(const ppl_trace *t, int64_t step) {
-    double time = iteration(t, step);
+    double time = ppl_trace_iteration(t, step);
     if (time <= 0) return 0;
     ppl_trace_rank sum = {0};
     for (int32_t rank = 0; rank < t->plan->ranks; rank++) rank_step(t, rank, step, &sum, NULL);

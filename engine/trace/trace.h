@@ -48,7 +48,7 @@ int32_t ppl_trace_peer(const ppl_plan *p, const ppl_task *task);
 // Iteration time of a step: from the end of the step before it (or from its own first busy task, where that began later or
 // there was no step before) to its own end over all ranks.
 typedef struct ppl_trace_rank {              // of one rank over the kept steps, seconds a step
-    double busy, wait, span_idle, iteration; // span_idle: not busy between the rank's first and last busy task
+    double busy, wait, span_idle, iteration; // span_idle: not busy between the step's first and last busy task there
     int32_t waits_for;                       // the rank it waited for longest; -1 none
 } ppl_trace_rank;
 void ppl_trace_rank_stats(const ppl_trace *t, int32_t rank, ppl_trace_rank *out);
@@ -58,6 +58,7 @@ void ppl_trace_stage_stats(const ppl_trace *t, int32_t stage, int32_t phase, dou
                            int64_t *samples);
 // Seconds from a send to its reader's seeing it, median over the receives that were already waiting; 0 where none was.
 double ppl_trace_edge_median(const ppl_trace *t, int32_t edge, int32_t reader);
+double ppl_trace_iteration(const ppl_trace *t, int64_t step); // seconds of a kept step, 0 when it is not kept
 // Idle / iteration over all ranks in one kept step, 0 when it is not kept. Never below 0: a step whose work was mostly
 // done while the one before still ran has a short iteration.
 double ppl_trace_bubble(const ppl_trace *t, int64_t step);

@@ -67,6 +67,7 @@ static ppl_status header_make(const ppl_store *s, const ppl_checkpoint_list *lis
     ppl_text_add(t, "{\"__metadata__\":{\"format\":\"ppl\"");
     if (state)
         ppl_text_add(t, ",\"optimizer\":\"%s\",\"step\":\"%" PRId64 "\"", ppl_optimizer_label(s->optimizer.kind), step);
+    if (state && s->updates != step) ppl_text_add(t, ",\"updates\":\"%" PRId64 "\"", s->updates);
     ppl_text_add(t, "}");
     size_t at = 0;
     for (size_t i = 0; i < list->count; i++) {

@@ -29,7 +29,8 @@ typedef struct loader {
     tensor *tensors; // in order of begin
     size_t count;
     int64_t step; // -1: no state
-    char *data;   // all numbers
+    int64_t updates;
+    char *data; // all numbers
 } loader;
 
 static ppl_status bad(const loader *l, const char *name, const char *words) {
@@ -142,6 +143,14 @@ static ppl_status tensor_read(const loader *l, const json_t *object, tensor *t) 
     return PPL_OK;
 }
 
+static ppl_status count_read(const loader *l, const char *name, const char *text, int64_t *out) {
+    size_t digits = strspn(text, "0123456789");
+    if (digits == 0 || digits > 18 || text[digits])
+        return ppl_fail(PPL_ERR_IO, "%s: %s '%.60s', want a whole number from 0", l->path, name, text);
+    *out = strtoll(text, NULL, 10);
+    return PPL_OK;
+}
+
 static ppl_status metadata_read(loader *l, const ppl_store *s, json_t *object) {
     const char *key;
     json_t *value;
@@ -152,10 +161,9 @@ static ppl_status metadata_read(loader *l, const ppl_store *s, json_t *object) {
     const char *step = json_string_value(json_object_get(object, "step"));
     const char *optimizer = json_string_value(json_object_get(object, "optimizer"));
     if (!step) return PPL_OK;
-    size_t digits = strspn(step, "0123456789");
-    if (digits == 0 || digits > 18 || step[digits])
-        return ppl_fail(PPL_ERR_IO, "%s: step '%.60s', want a whole number from 0", l->path, step);
-    l->step = strtoll(step, NULL, 10);
+    PPL_TRY(count_read(l, "step", step, &l->step));
+    const char *updates = json_string_value(json_object_get(object, "updates"));
+    PPL_TRY(count_read(l, "updates", updates ? updates : step, &l->updates));
     if (optimizer && strcmp(optimizer, ppl_optimizer_label(s->optimizer.kind)) != 0)
         return ppl_fail(PPL_ERR_IO, "%s: holds the state of %.20s, want that of %s", l->path, optimizer,
                         ppl_optimizer_label(s->optimizer.kind));
@@ -284,6 +292,7 @@ static ppl_status commit(const loader *l, ppl_store *s, const ppl_checkpoint_lis
         int32_t dtype = numbers_get(l, tensor_find(l, item->name), scratch);
         PPL_TRY(ppl_store_set(s, item->param, item->part, scratch, dtype));
     }
+    s->updates = l->updates;
     if (l->step < 0) ppl_store_zero_moments(s);
     return PPL_OK;
 }

@@ -16,7 +16,7 @@ double ppl_lr(const ppl_optimizer_options *o, int64_t step) {
     return o->lr; // ppl_optimizer_check refuses other shapes
 }
 
-void ppl_update_set(ppl_update *u, const ppl_optimizer_options *o, int64_t step, bool decays) {
+void ppl_update_set(ppl_update *u, const ppl_optimizer_options *o, int64_t step, int64_t updates, bool decays) {
     u->kind = o->kind;
     u->lr = ppl_lr(o, step);
     u->beta1 = o->beta1;
@@ -24,8 +24,8 @@ void ppl_update_set(ppl_update *u, const ppl_optimizer_options *o, int64_t step,
     u->eps = o->eps;
     u->momentum = o->momentum;
     u->decay = decays ? o->weight_decay : 0;
-    u->bias1 = 1 - pow(o->beta1, (double)(step + 1));
-    u->bias2 = 1 - pow(o->beta2, (double)(step + 1));
+    u->bias1 = 1 - pow(o->beta1, (double)(updates + 1));
+    u->bias2 = 1 - pow(o->beta2, (double)(updates + 1));
 }
 
 static ppl_status below_one(const char *name, double x) { // NaN fails too

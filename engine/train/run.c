@@ -128,6 +128,8 @@ ppl_status ppl_run_engine_build(ppl_run *r, const ppl_schedule *s, const ppl_sto
     options.validate = false;
     PPL_GOTO(ppl_plan_build(s, r->stages, &options, &e.eval_plan));
     PPL_GOTO(store_build(r, e.plan, &e.store));
+    for (size_t i = 0; i < r->graph->n_params; i++)
+        PPL_GOTO(ppl_store_keep(e.store, (int32_t)i, ppl_plan_param_versions(e.plan, (int32_t)i)));
     if (from) PPL_GOTO(ppl_store_take(e.store, from));
     if (!(e.peak_live = ppl_alloc((size_t)e.plan->ranks * sizeof *e.peak_live))) {
         st = PPL_ERR_MEMORY;

@@ -29,7 +29,7 @@ typedef struct ppl_run_aside ppl_run_aside; // run_trial.c: what a trial puts ba
 typedef struct ppl_run_row { // a step: in flight, or one of the kept
     ppl_step_record record;  // step -1: none
     int32_t ranks_done;
-    int64_t begin, end; // ppl_now nanoseconds
+    int64_t end; // ppl_now nanoseconds
 } ppl_run_row;
 
 struct ppl_run {

@@ -54,9 +54,12 @@ ppl_status ppl_run_check_schedule(const ppl_run_options *o, const ppl_schedule *
     if (s->stages != o->stages)
         return ppl_fail(PPL_ERR_ARG, "run: schedule %s has %d stages, the cut %d, want the same", s->name, s->stages,
                         o->stages);
-    if (s->weights != PPL_WEIGHTS_SYNC)
-        return ppl_fail(PPL_ERR_ARG, "run: schedule %s keeps several versions of the weights, want weights 'sync'",
-                        s->name);
+    int32_t clip = o->optimizer.clip;
+    if (s->weights != PPL_WEIGHTS_SYNC && (clip == PPL_CLIP_BEFORE || clip == PPL_CLIP_AFTER))
+        return ppl_fail(PPL_ERR_ARG,
+                        "run: clip is %s, which needs all ranks' gradients of a step at once: with weights '%s' of "
+                        "schedule %s want stage or none",
+                        clip == PPL_CLIP_BEFORE ? "before" : "after", ppl_weights_name(s->weights), s->name);
     if (o->samples % s->microbatches)
         return ppl_fail(PPL_ERR_ARG, "run: batch %d does not divide into %d microbatches", o->samples, s->microbatches);
     return PPL_OK;

@@ -60,8 +60,8 @@ static void client_norm(void *self, int64_t step, double norm, bool clipped) {
 // The record of a step that all ranks have done, under the lock.
 static void row_finish(ppl_run *r, ppl_run_row *row) {
     ppl_step_record *s = &row->record;
-    s->begin = (double)(row->begin - r->origin) * 1e-9;
     s->end = (double)(row->end - r->origin) * 1e-9;
+    s->begin = s->end - ppl_trace_iteration(ppl_exec_trace(r->engine.exec), s->step);
     s->bubble_ratio = ppl_trace_bubble(ppl_exec_trace(r->engine.exec), s->step);
     s->loss = ppl_run_loss_sum(r, s->step) / s->weight;
     ppl_data_done(r->train.data, s->step);
@@ -78,7 +78,6 @@ static void client_rank_done(void *self, int32_t rank, int64_t step, int32_t pea
     int64_t tasks = plan->rank[rank].count;
     pthread_mutex_lock(&r->lock);
     ppl_run_row *row = row_of(r, step);
-    if (tasks && (!row->begin || span[0].begin < row->begin)) row->begin = span[0].begin;
     if (tasks && span[tasks - 1].end > row->end) row->end = span[tasks - 1].end;
     row->record.link_bytes += link_bytes;
     if (peak_live > row->record.peak_live) row->record.peak_live = peak_live;

@@ -15,6 +15,7 @@ static ppl_status entry_build(ppl_store *s, const ppl_param *p, ppl_store_entry 
     if (s->graph->dtype != p->type.dtype &&
         !(e->copy = ppl_arena_get(&s->arena, (size_t)n * ppl_dtype_size(s->graph->dtype))))
         return PPL_ERR_MEMORY;
+    e->versions = 1;
     if (p->spec.frozen) return PPL_OK;
     int32_t n_moments = moments(&s->optimizer);
     if (n_moments > 0 && !(e->moment1 = ppl_arena_get(&s->arena, bytes))) return PPL_ERR_MEMORY;
@@ -74,6 +75,21 @@ fail:
     return st;
 }
 
+ppl_status ppl_store_keep(ppl_store *s, int32_t param, int32_t versions) {
+    const ppl_type *type = &s->graph->params[param].type;
+    size_t bytes = (size_t)ppl_type_elements(type) * ppl_dtype_size(s->graph->dtype);
+    for (int32_t r = 0; versions > 1 && r < s->ranks; r++) {
+        ppl_store_entry *e = ppl_store_at(s, r, param);
+        if (!e->master) continue;
+        if (!(e->version = ppl_arena_get(&s->arena, (size_t)versions * sizeof *e->version))) return PPL_ERR_MEMORY;
+        e->version[0] = e->copy ? e->copy : e->master;
+        for (int32_t i = 1; i < versions; i++)
+            if (!(e->version[i] = ppl_arena_get(&s->arena, bytes))) return PPL_ERR_MEMORY;
+        e->versions = versions;
+    }
+    return PPL_OK;
+}
+
 void ppl_store_free(ppl_store *s) {
     if (!s) return;
     ppl_arena_clear(&s->arena);
@@ -129,6 +145,7 @@ ppl_status ppl_store_write(ppl_store *s, int32_t param, int32_t part, const doub
 }
 
 void ppl_store_zero_moments(ppl_store *s) {
+    s->updates = 0;
     for (size_t i = 0; i < (size_t)s->ranks * s->graph->n_params; i++) {
         size_t bytes = ppl_type_bytes(&s->graph->params[i % s->graph->n_params].type);
         if (s->entry[i].moment1) memset(s->entry[i].moment1, 0, bytes);
@@ -139,6 +156,7 @@ void ppl_store_zero_moments(ppl_store *s) {
 ppl_status ppl_store_take(ppl_store *s, const ppl_store *from) {
     if (s->graph != from->graph || moments(&s->optimizer) != moments(&from->optimizer))
         return ppl_fail(PPL_ERR_ARG, "store: the other store is of another graph or optimizer, want the same");
+    s->updates = from->updates;
     for (size_t i = 0; i < s->graph->n_params; i++) {
         const ppl_param *p = &s->graph->params[i];
         const ppl_store_entry *old = ppl_store_first(from, (int32_t)i);
@@ -164,6 +182,7 @@ int64_t ppl_store_bytes(const ppl_store *s, int32_t rank, int32_t kind) {
         if (kind == PPL_MEM_PARAMETERS) {
             if (e->master) bytes += master;
             if (e->copy) bytes += n * (int64_t)ppl_dtype_size(s->graph->dtype);
+            if (e->versions > 1) bytes += (e->versions - 1) * n * (int64_t)ppl_dtype_size(s->graph->dtype);
         } else if (kind == PPL_MEM_OPTIMIZER) {
             bytes += master * ((e->moment1 != NULL) + (e->moment2 != NULL));
             for (int32_t k = 0; k < 3; k++) bytes += e->spare[k] ? master : 0;

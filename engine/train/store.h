@@ -9,7 +9,10 @@ typedef struct ppl_store_entry { // of one (rank, parameter)
     void *master;                // acc dtype, n numbers; what operators read where the graph's dtype is the acc dtype
     void *copy;                  // graph dtype; NULL where the master serves
     void *moment1, *moment2;     // NULL where the optimizer has none
-    void *spare[3]; // clip after: the other half of (master, moment1, moment2), exchanged at each update; else NULL
+    // [versions]: where versions > 1, the weights as operators read them; the newest is `copy`, else `master`.
+    void **version;
+    int32_t versions; // 1 unless ppl_store_keep said otherwise
+    void *spare[3];   // clip after: the other half of (master, moment1, moment2), exchanged at each update; else NULL
 } ppl_store_entry;
 
 typedef struct ppl_store {
@@ -17,6 +20,7 @@ typedef struct ppl_store {
     int32_t ranks;
     uint64_t seed;
     ppl_optimizer_options optimizer;
+    int64_t updates;        // of each parameter so far: what an optimizer's bias correction goes by
     ppl_store_entry *entry; // [ranks][params]
     ppl_arena arena;        // all memory: spares may be exchanged with what they are spares of
 } ppl_store;
@@ -26,6 +30,8 @@ typedef struct ppl_store {
 // Every parameter must be marked for some rank. Frozen parameters have neither moments nor spares.
 ppl_status ppl_store_build(const ppl_graph *g, int32_t ranks, const bool *uses, uint64_t seed,
                            const ppl_optimizer_options *o, ppl_store **out);
+// Room for several versions of a parameter's weights; once, before they are used. The executor fills them.
+ppl_status ppl_store_keep(ppl_store *s, int32_t param, int32_t versions);
 void ppl_store_free(ppl_store *s);
 static inline ppl_store_entry *ppl_store_at(const ppl_store *s, int32_t rank, int32_t param) {
     return &s->entry[(size_t)rank * s->graph->n_params + (size_t)param];
@@ -44,8 +50,9 @@ int64_t ppl_store_bytes(const ppl_store *s, int32_t rank, int32_t kind); // PPL_
 // Fills n numbers of acc dtype as the spec says: shared with ppl_tensor_fill.
 void ppl_init_fill(void *data, int32_t dtype, int64_t n, const ppl_param_spec *spec, uint64_t seed, const char *name);
 
-// safetensors. save: step and moments are written only with `state`. load: *step is -1 where the file has no state; the
-// moments are then zero. It changes nothing unless the whole file is right. The caller repacks what devices keep.
+// safetensors. save: step, updates (where they are not as many) and moments are written only with `state`. load: *step is -1
+// where the file has no state; the moments are then zero. It changes nothing unless the whole file is right. The caller
+// repacks what devices keep.
 ppl_status ppl_checkpoint_save(const ppl_store *s, const char *path, bool state, int64_t step);
 ppl_status ppl_checkpoint_load(ppl_store *s, const char *path, int64_t *step);
 

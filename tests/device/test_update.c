@@ -37,7 +37,7 @@ static void test_adamw(void **state) {
     for (int64_t step = 0; step < 5; step++) {
         ppl_update u = {.n = 2, .weight = w, .moment1 = m, .moment2 = v, .weight_out = w, .moment1_out = m};
         u.moment2_out = v, u.grads = grads, u.uses = 2, u.dtype = PPL_F64, u.scale = 0.5;
-        ppl_update_set(&u, &o, step, true);
+        ppl_update_set(&u, &o, step, step, true);
         assert_int_equal(ppl_device_reference.update(d, &u, 0), PPL_OK);
         for (int i = 0; i < 2; i++) {
             double g = 0.5 * (g0[i] + g1[i]);
@@ -59,7 +59,7 @@ static void test_sgd(void **state) {
     for (int64_t step = 0; step < 5; step++) {
         ppl_update u = {.n = 1, .weight = &w, .moment1 = &velocity, .weight_out = &out, .moment1_out = &velocity};
         u.grads = grads, u.uses = 1, u.dtype = PPL_F64, u.scale = 1, u.copy = &copy, u.copy_dtype = PPL_BF16;
-        ppl_update_set(&u, &o, step, step != 2);
+        ppl_update_set(&u, &o, step, step, step != 2);
         double was = w;
         assert_int_equal(ppl_device_reference.update(d, &u, 0), PPL_OK);
         assert_true(w == was); // results went to weight_out alone
@@ -72,7 +72,7 @@ static void test_sgd(void **state) {
     w = 3;
     ppl_update plain = {
         .n = 1, .weight = &w, .weight_out = &w, .grads = grads, .uses = 1, .dtype = PPL_F64, .scale = 1};
-    ppl_update_set(&plain, &o, 0, false);
+    ppl_update_set(&plain, &o, 0, 0, false);
     assert_int_equal(ppl_device_reference.update(d, &plain, 0), PPL_OK); // no moment: no momentum
     near(w, 3 - 0.1 * 2, 1e-13);
     ppl_device_reference.close(d);
@@ -110,7 +110,7 @@ static ppl_update update_of(arrays *a, const ppl_optimizer_options *o, int64_t n
                     .dtype = PPL_F32,
                     .copy_dtype = PPL_BF16,
                     .scale = 0.7};
-    ppl_update_set(&u, o, 4, true);
+    ppl_update_set(&u, o, 4, 4, true);
     return u;
 }
 

@@ -119,13 +119,13 @@ static void test_credits(void **state) {
     assert_false(credit(&h, made[2], 0));
     int32_t rank = -1;
     ppl_task t = task_of(&h, PPL_TASK_CREDIT, made[2]);
-    ppl_link_local.waits_for(h.link, &t, &rank);
+    ppl_link_local.waits_for(h.link, &t, 0, &rank);
     assert_int_equal(rank, 1); // it is the one behind
     release(&h, made[0], 1, 0);
     assert_true(credit(&h, made[2], 0));
     assert_false(credit(&h, made[3], 0)); // the second buffer is still read
     t = task_of(&h, PPL_TASK_RECEIVE, made[2]);
-    ppl_link_local.waits_for(h.link, &t, &rank);
+    ppl_link_local.waits_for(h.link, &t, 0, &rank);
     assert_int_equal(rank, 0);
     ppl_link_local.close(h.link);
 }
@@ -179,7 +179,7 @@ static void test_delay(void **state) {
         hand_open(&h, false, seed, 5e-3);
         send(&h, made[0], 0);
         ppl_task t = task_of(&h, PPL_TASK_SEND, made[0]);
-        assert_true(ppl_clock() - ppl_link_local.sent_at(h.link, &t) < 1);
+        assert_true(ppl_clock() - ppl_link_local.sent_at(h.link, &t, 0) < 1);
         late += !receive(&h, made[0], 1, 0);
         ppl_wait_until(ppl_now() + 6000000, NULL);
         assert_true(receive(&h, made[0], 1, 0));

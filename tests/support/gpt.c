@@ -78,7 +78,7 @@ static ppl_value block(const builder *b, ppl_value x) {
     return add(b, "add2", x, dropout(b, "drop2", y));
 }
 
-ppl_graph *test_gpt(int32_t dtype, int32_t samples, double p) {
+static ppl_graph *gpt(int32_t dtype, int32_t samples, double p, bool tied) {
     builder b = {.dropout = p};
     ppl_type type = {.dtype = PPL_I32, .ndim = 2, .dim = {samples, GPT_CONTEXT, 1, 1, 1, 1}};
     ppl_value tokens, targets, loss[2];
@@ -99,7 +99,8 @@ ppl_graph *test_gpt(int32_t dtype, int32_t samples, double p) {
     }
     begin(&b, "head", 0);
     x = norm(&b, "ln", x);
-    x = apply(&b, PPL_OP_LINEAR, "logits", (ppl_value[]){x, wte}, 2, (ppl_attrs){0});
+    ppl_value w = tied ? wte : param(&b, "w", GPT_VOCABULARY, GPT_WIDTH, PPL_INIT_NORMAL);
+    x = apply(&b, PPL_OP_LINEAR, "logits", (ppl_value[]){x, w}, 2, (ppl_attrs){0});
     int64_t rows = (int64_t)samples * GPT_CONTEXT;
     x = apply(&b, PPL_OP_RESHAPE, "rows", &x, 1, (ppl_attrs){.i = {2, rows, GPT_VOCABULARY}});
     must(ppl_graph_input(b.g, "targets", &type, &targets));
@@ -107,4 +108,12 @@ ppl_graph *test_gpt(int32_t dtype, int32_t samples, double p) {
     must(ppl_graph_apply(b.g, PPL_OP_CROSS_ENTROPY, "loss", (ppl_value[]){x, targets}, 2, &(ppl_attrs){0}, loss));
     must(ppl_graph_loss(b.g, loss[0]));
     return b.g;
+}
+
+ppl_graph *test_gpt(int32_t dtype, int32_t samples, double p) {
+    return gpt(dtype, samples, p, true);
+}
+
+ppl_graph *test_gpt_untied(int32_t dtype, int32_t samples, double p) {
+    return gpt(dtype, samples, p, false);
 }

@@ -16,5 +16,6 @@ enum {
 // Inputs "tokens" and "targets" (samples, GPT_CONTEXT); layers "embed", "block0" .. "block7", "head". The embedding's
 // output is added again before block 5.
 ppl_graph *test_gpt(int32_t dtype, int32_t samples, double dropout);
+ppl_graph *test_gpt_untied(int32_t dtype, int32_t samples, double dropout); // the head has weights of its own
 
 #endif

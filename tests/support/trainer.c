@@ -91,10 +91,11 @@ ppl_run_options test_options(const test_case *c) {
 ppl_status test_trainer_open(const test_case *c, test_trainer *out) {
     ppl_run_options o = test_options(c);
     *out = (test_trainer){0};
-    out->graph = test_gpt(c->dtype, TRAINER_SAMPLES / c->microbatches, c->dropout);
+    out->graph = (c->untied ? test_gpt_untied : test_gpt)(c->dtype, TRAINER_SAMPLES / c->microbatches, c->dropout);
     for (int32_t i = 1; c->recompute && i <= GPT_BLOCKS; i++)
         assert_int_equal(ppl_graph_recompute(out->graph, i, 1), PPL_OK);
     out->schedule = schedule_make(c->order, c->ranks, c->microbatches, c->chunks ? c->chunks : 1);
+    ppl_schedule_set_weights(out->schedule, c->weights);
     if (!c->data) out->data = test_text_data(0);
     ppl_status st = ppl_run_open(&o, out->graph, out->schedule, c->data ? c->data : out->data, &out->run);
     if (st != PPL_OK) test_trainer_close(out);

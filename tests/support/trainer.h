@@ -18,6 +18,8 @@ typedef struct test_case {
     uint64_t delay_seed;
     double dropout, lr; // lr 0: 0.01 with a warm-up, a decay and weight decay
     bool recompute;     // the blocks' values are computed again
+    bool untied;        // no parameter is on two stages
+    int32_t weights;    // ppl_weights of the schedule
     ppl_data *data;     // NULL: the text
 } test_case;
 

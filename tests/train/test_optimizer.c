@@ -46,13 +46,13 @@ static void test_rates(void **state) {
 static void test_update_numbers(void **state) {
     (void)state;
     ppl_update u = {0};
-    ppl_update_set(&u, &adamw, 1, true);
+    ppl_update_set(&u, &adamw, 1, 1, true);
     assert_int_equal(u.kind, PPL_ADAMW);
     near(u.lr, 0.5);
     near(u.bias1, 1 - 0.81);
     near(u.bias2, 1 - 0.9801);
     near(u.decay, 0.2);
-    ppl_update_set(&u, &adamw, 1, false);
+    ppl_update_set(&u, &adamw, 1, 1, false);
     near(u.decay, 0);
 }
 
