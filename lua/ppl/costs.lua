@@ -119,4 +119,15 @@ function costs.mean(value)
     return result
 end
 
+-- The same costs with their mean for every stage.
+function costs.equal(value)
+    local mean, result = costs.mean(value), {}
+    for key, cost in pairs(value) do result[key] = cost end
+    for _, key in ipairs { 'f', 'i', 'w' } do
+        result[key] = {}
+        for stage = 1, #value[key] do result[key][stage] = mean[key] end
+    end
+    return result
+end
+
 return costs

@@ -4,6 +4,7 @@ local timeline = require 'ppl.timeline'
 
 local lib = capi.lib
 local events = {}
+local CHAINED = 10 -- steps after which those of an asynchronous schedule take the same time each
 
 -- Task kinds that compute; the others (waiting, sending) are what a row shows as idle.
 local letters = { PPL_TASK_F = 'F', PPL_TASK_B = 'B', PPL_TASK_I = 'I', PPL_TASK_W = 'W', PPL_TASK_UPDATE = 'U' }
@@ -11,9 +12,7 @@ local letters = { PPL_TASK_F = 'F', PPL_TASK_B = 'B', PPL_TASK_I = 'I', PPL_TASK
 -- Task kinds that wait, and for what.
 local waits = { PPL_TASK_RECEIVE = 'value', PPL_TASK_CREDIT = 'buffer', PPL_TASK_NORM = 'norm', PPL_TASK_VALIDATE = 'norm' }
 
--- call: 'run_events' or 'plan_events' on `owner` (a pointer). Gives a list from rank 0 of lists of { kind, stage, microbatch,
--- begin, finish } in order of time; each list's field `waits` is one of { cause, rank waited for or nil, begin, finish }.
-function events.read(call, owner, step, ranks)
+local function read(call, owner, step, ranks)
     local names, causes = {}, {}
     for constant, letter in pairs(letters) do names[capi.const[constant]] = letter end
     for constant, cause in pairs(waits) do causes[capi.const[constant]] = cause end
@@ -37,6 +36,50 @@ function events.read(call, owner, step, ranks)
     return rows
 end
 
+-- Puts what a rank did and waited for in another step, between the first and the last of its own tasks, among them.
+local function merge(rows, others, step)
+    for rank, tasks in ipairs(rows) do
+        local from, to = tasks[1] and tasks[1].begin or 0, tasks[1] and tasks[#tasks].begin or 0
+        for _, task in ipairs(others[rank]) do
+            task.step = step
+            if task.begin >= from and task.begin < to then tasks[#tasks + 1] = task end
+        end
+        for _, wait in ipairs(others[rank].waits) do
+            if wait.begin >= from and wait.begin < to then table.insert(tasks.waits, wait) end
+        end
+        table.sort(tasks, function(x, y)
+            if x.begin ~= y.begin then return x.begin < y.begin end
+            return x.finish < y.finish
+        end)
+    end
+end
+
+-- call: 'run_events' or 'plan_events' on `owner` (a pointer). Gives a list from rank 0 of lists of { kind, stage, microbatch,
+-- begin, finish } in order of time; each list's field `waits` is one of { cause, rank waited for or nil, begin, finish }.
+-- overlaps: what is known of the steps on both sides is among them, where it lies between a rank's first and last task of the
+-- step; its tasks have a field `step`.
+function events.read(call, owner, step, ranks, overlaps)
+    local rows, count = read(call, owner, step, ranks), capi.new('int64_t[1]')
+    for _, other in ipairs(overlaps and { step - 1, step + 1 } or {}) do
+        if other >= 0 and capi.try[call](owner, other, nil, 0, count) then
+            merge(rows, read(call, owner, other, ranks), other)
+        end
+    end
+    return rows
+end
+
+-- Such rows with the step's own tasks alone.
+function events.own(rows)
+    local result = {}
+    for rank, tasks in ipairs(rows) do
+        result[rank] = { waits = tasks.waits }
+        for _, task in ipairs(tasks) do
+            if not task.step then table.insert(result[rank], task) end
+        end
+    end
+    return result
+end
+
 -- ---- simulation
 
 -- The result of simulating a compiled schedule (its abstract plan) with costs over so many chained steps: iteration,
@@ -49,9 +92,12 @@ function events.simulate(compiled, costs, steps)
     return {
         iteration = result.iteration, makespan = result.makespan, busy = result.busy, bubble_ratio = result.bubble_ratio,
         bubble_overhead = result.bubble_overhead, span_idle = result.span_idle,
-        rows = events.read('plan_events', plan, steps - 1, compiled.ranks), costs = arrays and costs,
+        rows = events.read('plan_events', plan, steps - 1, compiled.ranks, compiled:overlaps()), costs = arrays and costs,
     }
 end
+
+-- The same of a step among others where steps overlap, else of a step alone.
+function events.simulate_steady(compiled, costs) return events.simulate(compiled, costs, compiled:overlaps() and CHAINED or 1) end
 
 -- A timeline as a result that prints.
 local Timeline = {}

@@ -51,16 +51,7 @@ local function with(costs, changes)
     return result
 end
 
-local function equal_stages(costs)
-    local mean, result = costs_of.mean(costs), {}
-    for _, key in ipairs { 'f', 'i', 'w' } do
-        result[key] = {}
-        for s = 1, #costs.f do result[key][s] = mean[key] end
-    end
-    return with(costs, result)
-end
-
-local function step_of(schedule, costs) return events.simulate(schedule, costs, 1).iteration end
+local function step_of(schedule, costs) return events.simulate_steady(schedule, costs).iteration end
 
 -- ---- advice
 
@@ -154,7 +145,7 @@ function explain.run(self, options)
     self:need_steps('explain')
     local costs, schedule = self:costs(), self.schedule
     local none = { latency = 0, update = 0, barrier = false }
-    local sims = { equal = step_of(schedule, with(equal_stages(costs), none)), stages = step_of(schedule, with(costs, none)),
+    local sims = { equal = step_of(schedule, with(costs_of.equal(costs), none)), stages = step_of(schedule, with(costs, none)),
         links = step_of(schedule, with(costs, { update = 0, barrier = false })), full = step_of(schedule, costs) }
     local ratio, why
     if measure then ratio, why = probe(self) else why = 'as asked for' end

@@ -15,6 +15,8 @@ ppl.concat = require 'ppl.tensor'.concat
 -- ppl.schedule { name, rank = function(s) ... end }, ppl.schedule.greedy { name, priority, memory }.
 ppl.schedule = schedule
 schedule.greedy = require 'ppl.greedy'.new
+-- ppl.schedule.weights('pipedream'): 'sync', 'stash' or '2bw', of whatever a trainer takes as its schedule.
+schedule.weights = require 'ppl.schedules'.weights
 -- Sources of data: ppl.data.text, ppl.data.table, ppl.data.iterator.
 ppl.data = require 'ppl.data'
 -- Optimizers.

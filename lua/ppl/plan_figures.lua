@@ -3,6 +3,7 @@
 local capi = require 'ppl.capi'
 local costs_of = require 'ppl.costs'
 local events = require 'ppl.events'
+local json = require 'ppl.json'
 
 local lib = capi.lib
 local figures = {}
@@ -13,22 +14,39 @@ local function formula(compiled, name, of)
     return compiled.description:formula(name, compiled.ranks, compiled.microbatches, of)
 end
 
--- Rows by rank: tasks, busy and idle time, span idle, peak activations as planned and by the schedule's formula.
+-- Copies of the weights that each of a rank's stages keeps; nil with synchronous schedules.
+local function versions(compiled, rank)
+    local list, several = {}, false
+    for stage, owner in ipairs(compiled.stage_rank) do
+        local n = lib.plan_versions(compiled.plan:get(), stage - 1)
+        if owner == rank then list[#list + 1] = n end
+        several = several or n > 1
+    end
+    return several and json.list(list) or nil
+end
+
+-- Rows by rank: tasks, busy and idle time, span idle, peak activations as planned and by the schedule's formula, versions.
 local function rank_rows(compiled, sim)
     local rows, own = {}, compiled.plan:get()
     for rank = 0, compiled.ranks - 1 do
-        local busy, first, last = 0, math.huge, 0
+        local busy, others, first, last = 0, 0, math.huge, 0 -- others: tasks of the step before, where steps overlap
         for _, task in ipairs(sim.rows[rank + 1]) do
-            busy, first, last = busy + task.finish - task.begin, math.min(first, task.begin), math.max(last, task.finish)
+            local time = task.finish - task.begin
+            if task.step then
+                others = others + time
+            else
+                busy, first, last = busy + time, math.min(first, task.begin), math.max(last, task.finish)
+            end
         end
-        local span_idle = last - first - busy
+        local span_idle, idle = last - first - busy - others, sim.iteration - busy
+        if idle < 1e-9 * sim.iteration then idle = 0 end -- sums of rounded times
         local memory, is = formula(compiled, 'memory', rank)
         rows[rank + 1] = {
-            rank = rank, tasks = tonumber(lib.plan_length(own, rank)), busy = busy, idle = sim.iteration - busy,
-            bubble_ratio = sim.iteration > 0 and 1 - busy / sim.iteration or 0,
-            span_idle = span_idle > 1e-9 * sim.iteration and span_idle or 0, -- sums of rounded times
+            rank = rank, tasks = tonumber(lib.plan_length(own, rank)), busy = busy, idle = idle,
+            bubble_ratio = sim.iteration > 0 and idle / sim.iteration or 0,
+            span_idle = span_idle > 1e-9 * sim.iteration and span_idle or 0,
             peak_activations = lib.plan_peak_live(own, rank),
-            memory = memory, memory_is = is,
+            memory = memory, memory_is = is, weight_versions = versions(compiled, rank),
         }
     end
     return rows
@@ -43,25 +61,27 @@ local function formulas_of(compiled, costs)
     return result
 end
 
--- From the task lists: messages of a step between ranks, and the most versions of its weights that a rank keeps.
+-- Messages of a step between ranks, and the most versions of its weights that a stage keeps.
 local function counts(compiled)
-    local own, send, messages, oldest = compiled.plan:get(), capi.const.PPL_TASK_SEND, 0, 0
+    local own, send, messages, most = compiled.plan:get(), capi.const.PPL_TASK_SEND, 0, 0
     for rank = 0, compiled.ranks - 1 do
         local tasks = lib.plan_tasks(own, rank)
         for at = 0, tonumber(lib.plan_length(own, rank)) - 1 do
             if tasks[at].kind == send then messages = messages + 1 end
-            oldest = math.max(oldest, tasks[at].version)
         end
     end
-    return messages, oldest + 1
+    for stage = 0, compiled.stages - 1 do most = math.max(most, lib.plan_versions(own, stage)) end
+    return messages, most
 end
 
 -- Simulates `steps` chained steps. Gives { sim (of events.simulate), by_rank, formulas, peak_activations (the most of any
--- rank, in stage-microbatches), messages (of a step), weight_versions }.
+-- rank, in stage-microbatches), messages (of a step), weight_versions, chained_iteration (of a step between others, where
+-- steps overlap; else nil) }.
 function figures.of(compiled, costs, steps)
+    local chained = compiled:overlaps() and events.simulate_steady(compiled, costs).iteration or nil
     local sim = events.simulate(compiled, costs, steps)
-    local result = { sim = sim, steps = steps, by_rank = rank_rows(compiled, sim), formulas = formulas_of(compiled, costs),
-        peak_activations = 0 }
+    local result = { sim = sim, chained_iteration = chained, steps = steps, by_rank = rank_rows(compiled, sim),
+        formulas = formulas_of(compiled, costs), peak_activations = 0 }
     for _, row in ipairs(result.by_rank) do
         result.peak_activations = math.max(result.peak_activations, row.peak_activations)
     end

@@ -12,13 +12,18 @@ function text.time(timed)
     return timed and function(x) return tables.ms(x) .. ' ms' end or function(x) return ('%g'):format(x) end
 end
 
-local function columns(time, memory_is)
-    return {
+local function columns(time, row)
+    local list = {
         { key = 'rank', title = 'rank' }, { key = 'tasks', title = 'tasks' }, { key = 'busy', title = 'busy', format = time },
         { key = 'idle', title = 'idle', format = time }, { key = 'bubble_ratio', title = 'bubble ratio', format = tables.percent },
         { key = 'span_idle', title = 'span idle', format = time }, { key = 'peak_activations', title = 'peak act' },
-        { key = 'memory', title = memory_is == 'at most' and 'at most' or 'by formula' },
+        { key = 'memory', title = row.memory_is == 'at most' and 'at most' or 'by formula' },
     }
+    if row.weight_versions then
+        list[#list + 1] = { key = 'weight_versions', title = 'weight versions',
+            format = function(v) return table.concat(v, ' ') end }
+    end
+    return list
 end
 
 -- "schedule 1f1b: 4 ranks, 4 stages, 8 microbatches"
@@ -45,10 +50,14 @@ function text.table(compiled, figures, options)
     lines[#lines + 1] = ''
     for _, line in ipairs(events.timeline(sim.rows, { unit = options.timed and 'ms' or '', plain = options.plain,
         with_stage = compiled.stages > compiled.ranks }).lines) do lines[#lines + 1] = line end
-    lines[#lines + 1] = '\n' .. tostring(tables.new(columns(time, figures.by_rank[1].memory_is), figures.by_rank))
+    lines[#lines + 1] = '\n' .. tostring(tables.new(columns(time, figures.by_rank[1]), figures.by_rank))
     lines[#lines + 1] = ('\nmakespan %s, bubble ratio %s (idle / iteration), bubble overhead %s (idle / ideal), largest span idle %s')
         :format(time(sim.makespan), tables.percent(sim.bubble_ratio), tables.percent(sim.bubble_overhead), time(sim.span_idle))
     add_formulas(lines, figures.formulas, time)
+    if figures.chained_iteration then
+        lines[#lines + 1] = ('steps that follow one another take %s each: they do not drain in between'):format(
+            time(figures.chained_iteration))
+    end
     lines[#lines + 1] = 'complete, in order, free of deadlock'
     return table.concat(lines, '\n')
 end
@@ -73,7 +82,8 @@ function text.json(compiled, figures)
     local result = {
         schedule = compiled.name, ranks = compiled.ranks, stages = compiled.stages, microbatches = compiled.microbatches,
         makespan = sim.makespan, iteration = sim.iteration, bubble_ratio = sim.bubble_ratio,
-        bubble_overhead = sim.bubble_overhead, span_idle = sim.span_idle, by_rank = figures.by_rank, actions = cells,
+        bubble_overhead = sim.bubble_overhead, span_idle = sim.span_idle, chained_iteration = figures.chained_iteration,
+        by_rank = figures.by_rank, actions = cells,
     }
     for key, value in pairs(figures.formulas) do result[key] = value end
     return json.text(result, { 'schedule', 'ranks', 'stages', 'microbatches', 'makespan', 'iteration', 'bubble_ratio',

@@ -187,6 +187,13 @@ local function compiled(from, handle)
 end
 
 function Compiled:get() return self.handle:get() end
+-- Whether its steps flow into each other: asynchronous, with forwards that run within the step before.
+function Compiled:overlaps()
+    for rank = 0, self.ranks - 1 do
+        if lib.plan_ahead(self.plan:get(), rank) > 0 then return true end
+    end
+    return false
+end
 function Compiled:cells() return cells(self.handle:get()) end
 -- Whether the CSV form can say it: it has no words for versions of the weights.
 function Compiled:has_csv() return not self.description or self.description.weights == 'sync' end

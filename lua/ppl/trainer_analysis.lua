@@ -74,7 +74,7 @@ end
 -- How many chained steps a simulation does to be like the last measured one: that began before the one before it had ended?
 local function chained(self, measured)
     local first, last = self:traced()
-    return last > first and end_of(self:events(last - 1)) > begin_of(measured) and 3 or 1
+    return last > first and end_of(events.own(self:events(last - 1))) > begin_of(measured) and 3 or 1
 end
 
 -- run:predicted(): the simulator fed with the measured costs, beside the last measured step: action by action when it began
@@ -82,12 +82,12 @@ end
 -- predicted_ms and measured_ms of the step.
 function methods:predicted()
     self:need_steps('predicted')
-    local measured = self:events()
-    local sim = events.simulate(self.schedule, self:costs(), chained(self, measured))
-    local from, sim_from, rows = begin_of(measured), begin_of(sim.rows), {}
+    local measured = events.own(self:events())
+    local sim = events.own(events.simulate(self.schedule, self:costs(), chained(self, measured)).rows)
+    local from, sim_from, rows = begin_of(measured), begin_of(sim), {}
     for r, tasks in ipairs(measured) do
         for at, task in ipairs(tasks) do
-            local want = sim.rows[r][at]
+            local want = sim[r][at]
             local row = { rank = r - 1, action = ('%d%s%s'):format(task.stage, task.kind, task.microbatch or ''),
                 predicted = want.begin - sim_from, measured = task.begin - from, takes = want.finish - want.begin,
                 took = task.finish - task.begin }
@@ -100,7 +100,7 @@ function methods:predicted()
         local x, y = math.abs(a.late), math.abs(b.late)
         return x > y or (x == y and a.order < b.order)
     end)
-    local predicted_ms, measured_ms = (end_of(sim.rows) - sim_from) * 1e3, (end_of(measured) - from) * 1e3
+    local predicted_ms, measured_ms = (end_of(sim) - sim_from) * 1e3, (end_of(measured) - from) * 1e3
     local result = tables.new(predicted_columns, rows, { '', ('the step: predicted %s ms, measured %s ms, %+.1f %%'):format(
         tables.ms(predicted_ms / 1e3), tables.ms(measured_ms / 1e3), (measured_ms / predicted_ms - 1) * 100) }, LIMIT)
     result.predicted_ms, result.measured_ms = predicted_ms, measured_ms

@@ -134,9 +134,29 @@ local function idle_by_formula(self, mean)
     return is == '=' and idle or nil
 end
 
+local function bubble_of(sim)
+    return { ratio = sim.bubble_ratio, overhead = sim.bubble_overhead, iteration_ms = sim.iteration * 1e3 }
+end
+
+-- By the schedule's formula, with the mean of the costs for all stages; by simulation where steps overlap, which no formula of
+-- one step tells. nil where neither does.
+local function theory(self, costs)
+    local s, description, mean = self.schedule, self.schedule.description, costs_of.mean(costs)
+    if s:overlaps() then
+        local equal = costs_of.equal(costs)
+        equal.latency, equal.update = 0, 0
+        return bubble_of(events.simulate_steady(s, equal))
+    end
+    if not description or not description.bubble then return nil end
+    local idle = idle_by_formula(self, mean)
+    local ideal = s.microbatches * description.chunks * (mean.f + mean.i + mean.w)
+    if not idle or ideal <= 0 then return nil end
+    return { ratio = idle / (ideal + idle), overhead = idle / ideal, iteration_ms = (ideal + idle) * 1e3 }
+end
+
 -- The bubble of the newest traced steps: measured = the median of their records; simulated = the plan with the measured
--- costs; theory = the schedule's formula for equal stages (nil where it has none). Each { ratio, overhead, iteration_ms }:
--- idle / iteration time and idle / ideal time.
+-- costs; theory = for equal stages, nil where nothing says it. Each { ratio, overhead, iteration_ms }: idle / iteration time and
+-- idle / ideal time.
 function methods:bubble()
     self:need_steps('bubble')
     local costs = self:costs()
@@ -148,18 +168,8 @@ function methods:bubble()
     end
     local ratio = tables.median(ratios)
     result.measured = { ratio = ratio, overhead = ratio < 1 and ratio / (1 - ratio) or nil, iteration_ms = tables.median(iterations) }
-    local sim = events.simulate(self.schedule, costs, 1)
-    result.simulated = { ratio = sim.bubble_ratio, overhead = sim.bubble_overhead, iteration_ms = sim.iteration * 1e3 }
-    local description = self.schedule.description
-    if description and description.bubble then
-        local s = self.schedule
-        local mean = costs_of.mean(costs)
-        local idle = idle_by_formula(self, mean)
-        local ideal = s.microbatches * description.chunks * (mean.f + mean.i + mean.w)
-        if idle and ideal > 0 then
-            result.theory = { ratio = idle / (ideal + idle), overhead = idle / ideal, iteration_ms = (ideal + idle) * 1e3 }
-        end
-    end
+    result.simulated = bubble_of(events.simulate_steady(self.schedule, costs))
+    result.theory = theory(self, costs)
     return result
 end
 
@@ -257,7 +267,7 @@ function methods:events(step)
     if type(step) ~= 'number' or step < first or step > last then
         fail('step %s: its tasks are not kept, want one of %d to %d', tostring(step), first, last)
     end
-    return events.read('run_events', self:open(), step, self.schedule.ranks)
+    return events.read('run_events', self:open(), step, self.schedule.ranks, self.schedule:overlaps())
 end
 
 -- run:timeline(step): one of the newest steps (the last) as a picture, a row a rank. A task is drawn by its letter and

@@ -24,7 +24,7 @@ check() {
 # The run directory is complete and has so many lines of metrics.
 whole() {
     local run=$1 steps=$2 f
-    for f in config.yaml metrics.jsonl plan.csv costs.json trace.json; do [ -s "$run/$f" ] || { echo "$f is missing or empty"; return 1; }; done
+    for f in config.yaml metrics.jsonl ${plan-plan.csv} costs.json trace.json; do [ -s "$run/$f" ] || { echo "$f is missing or empty"; return 1; }; done
     [ "$(wc -l <"$run/metrics.jsonl")" -eq "$steps" ] || { echo "$(wc -l <"$run/metrics.jsonl") lines of metrics, want $steps"; return 1; }
     grep -q '"peak_bytes"' "$run/metrics.jsonl" || { echo 'metrics lack peak_bytes'; return 1; }
     [ -s "$run/checkpoints/step-$steps.safetensors" ] || { echo 'no checkpoint'; return 1; }
@@ -41,6 +41,10 @@ trains() { # NAME STEPS OPTIONS...
 }
 
 check 'train_gpt' trains train_gpt 6 $small --tokens 8
+for schedule in pipedream pipedream-2bw; do
+    apart() { rm -rf "$here/train_gpt"; plan='' trains train_gpt 6 $small --tokens 8 --set "pipeline.schedule=$1" && [ ! -e "$here/train_gpt/plan.csv" ]; }
+    check "train_gpt, $schedule" apart "$schedule"
+done
 check 'train_llama' trains train_llama 6 $small --tokens 8
 check 'custom_schedule' trains custom_schedule 6 --dim 32
 check 'custom_layer' trains custom_layer 6

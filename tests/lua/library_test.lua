@@ -111,20 +111,12 @@ local function check_schedule(T, what)
     end
 end
 
--- The words with which the engine refuses to plan asynchronous weights, if it does.
-local function refused(what)
-    local ok, words = pcall(measure, what, 2, 4)
-    return not ok and tostring(words):match('schedule .*cannot be planned.*')
-end
-
 local function library_cases(T)
     for _, name in ipairs(schedules.names()) do
         for _, what in ipairs(variants(name)) do
             T.case(('library: %s is proven and as its formulas say'):format(what), function()
                 local description = schedules.find(what)
                 T.truthy(description.doc and (description.paper or name == 'naive'), 'doc and paper')
-                local words = description.weights ~= 'sync' and refused(what)
-                if words then T.skip(words) end
                 check_schedule(T, what)
             end)
         end

@@ -74,6 +74,29 @@ local function known_figures(T)
         T.equal(figures('zb-h2', 4, 8).peak_activations, 7)
         T.equal(figures('gpipe', 4, 32).peak_activations, 8 * figures('1f1b', 4, 32).peak_activations)
     end)
+    T.case('plan: versions of the weights, and steps that do not drain', function()
+        for name, versions in pairs { pipedream = { 4, 3, 2, 1 }, ['pipedream-2bw'] = { 2, 2, 2, 2 } } do
+            local one, ten = figures(name, 4, 8), figures(name, 4, 8, nil, 10)
+            T.equal(one.sim.makespan, 33, name)
+            T.near(ten.sim.makespan / 10, 24.9, 1e-9)
+            T.near(one.chained_iteration, 24, 1e-9)
+            for r, row in ipairs(one.by_rank) do T.equal(row.weight_versions, { versions[r] }, name) end
+            T.equal(one.weight_versions, versions[1], name)
+            local text, status = T.run(('plan %s -p 4 -m 8'):format(name))
+            T.equal(status, 0, text)
+            T.truthy(text:find('weight versions', 1, true) and text:find('take 24 each', 1, true), text)
+            text, status = T.run(('plan %s -p 4 -m 8 --json'):format(name))
+            T.equal(status, 0, text)
+            T.truthy(text:find(('"weight_versions": [%d]'):format(versions[1]), 1, true), text)
+            for _, arguments in ipairs { '--format csv', '--csv ' .. T.temporary 'before' } do
+                local _, failed, words = T.run(('plan %s %s'):format(name, arguments))
+                T.equal(failed, 1, words)
+                T.truthy(words:find("which the CSV form cannot say, want 'sync'", 1, true), words)
+            end
+        end
+        T.equal(figures('1f1b', 4, 8).by_rank[1].weight_versions, nil)
+        T.equal(figures('1f1b', 4, 8).chained_iteration, nil)
+    end)
     T.case('plan: the slowest stage bounds throughput', function()
         local function each(name, costs) -- time of a further microbatch once the pipeline is full
             local p = select(2, costs:match('F=[%d.:]+'):gsub(':', '')) + 1

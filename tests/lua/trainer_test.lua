@@ -37,6 +37,39 @@ return function(T)
             run:close()
         end
     end)
+    T.case('trainer: asynchronous schedules', function()
+        local model = nn.gpt { layers = 3, dim = 16, heads = 2, context = 16, tied = false }
+        local adamw = ppl.adamw { lr = 1e-2 }
+        for _, name in ipairs { 'pipedream', 'pipedream-2bw' } do
+            local run = make(T, { model = model, optimizer = adamw, pipeline = { stages = 2, microbatches = 4, schedule = name } })
+            local first, record = run:step().loss, run:step(39)
+            T.truthy(first > 5 and record.loss < 2, ('%s: loss %g -> %g'):format(name, first, record.loss))
+            T.truthy(tostring(run:timeline()):find('rank 1', 1, true), 'timeline')
+            local others = 0
+            for _, task in ipairs(run:events()[1]) do others = others + (task.step and 1 or 0) end
+            T.truthy(others > 0, name .. ': no task of the step before in the timeline')
+            T.near(run:bubble().theory.ratio, 0, 1e-9)
+            T.equal(#run:predicted().rows, 2 * 4 * 2 + 2 * (name == 'pipedream' and 4 or 1), name .. ': actions')
+            T.truthy(#run:explain { measure = false }.rows > 0, name .. ': explained')
+            T.truthy(run:evaluate(2) < 2, name .. ': held-out loss')
+            T.equal(#run:sample('abcdefg', 8), 15, name .. ': sample')
+            local path = T.temporary('', '.safetensors')
+            run:save(path)
+            run:use_schedule('1f1b')
+            T.truthy(run:step(2).loss < 2, name .. ': then 1f1b')
+            run:use_schedule(name)
+            run:load(path)
+            T.equal(run:steps_done(), 40, name)
+            local after = losses(run, 3)
+            run:load(path)
+            T.equal(losses(run, 3), after, name .. ': goes on from a checkpoint')
+            run:close()
+        end
+        local bad = make(T, { model = model, pipeline = { stages = 2, microbatches = 4, schedule = 'pipedream' } })
+        T.fails(function() bad:step() end, "clip is before, which needs all ranks' gradients of a step at once")
+        bad = make(T, { optimizer = adamw, pipeline = { stages = 2, microbatches = 4, schedule = 'pipedream-2bw' } })
+        T.fails(function() bad:step() end, "parameter 'embed.token.weight' is tied over stages 0 and 1")
+    end)
     T.case('trainer: it learns the alphabet', function()
         local run = make(T)
         local first = run:step().loss

@@ -10,13 +10,14 @@ local linear = require 'ppl.nn.linear'.linear
 local mlp = require 'ppl.nn.mlp'.mlp
 local sequential = require 'ppl.nn.sequential'.sequential
 
-local keys = check.set('layers', 'dim', 'heads', 'context', 'vocabulary', 'dropout', 'std')
+local keys = check.set('layers', 'dim', 'heads', 'context', 'vocabulary', 'dropout', 'std', 'tied')
 
 local function embed(self, ids) return self.position(self.token(ids)):dropout(self.dropout) end
 local function head(self, x) return self.head(self.norm(x)) end
 
--- nn.gpt { layers, dim, heads, context, vocabulary = 256, dropout = 0, std = 0.02 }: tokens i32 (B, T) -> logits
--- (B, T, vocabulary). Layers for cuts: embed, blocks.0 .. , head.
+-- nn.gpt { layers, dim, heads, context, vocabulary = 256, dropout = 0, std = 0.02, tied = true }: tokens i32 (B, T) -> logits
+-- (B, T, vocabulary). Layers for cuts: embed, blocks.0 .. , head. tied: the head's weights are the token embedding's, which
+-- asynchronous schedules cannot train on two stages.
 local function gpt(options)
     check.keys('nn.gpt', options, keys)
     local layers = check.integer('nn.gpt: layers', options.layers, 1, 1024)
@@ -25,6 +26,7 @@ local function gpt(options)
     local context = check.integer('nn.gpt: context', options.context, 1)
     local p = check.number('nn.gpt: dropout', options.dropout, 0, 1, 0)
     local std = check.number('nn.gpt: std', options.std, 0, nil, 0.02)
+    local tied = check.boolean('nn.gpt: tied', options.tied, true)
     local out_std = std / math.sqrt(2 * layers)
     local items = { layer.new {
         name = 'embed', weight = 0, forward = embed, dropout = p,
@@ -40,7 +42,8 @@ local function gpt(options)
     end
     items[#items + 1] = layer.new {
         name = 'head', flat = true, weight = 0, forward = head, norm = layernorm(dim),
-        head = linear { inputs = dim, outputs = vocabulary, bias = false, tie = 'embed.token.weight', std = std },
+        head = linear { inputs = dim, outputs = vocabulary, bias = false, std = std,
+            tie = tied and 'embed.token.weight' or nil },
     }
     local model = sequential(items)
     model.context, model.vocabulary = context, vocabulary

@@ -79,6 +79,12 @@ function schedules.find(what)
     return values and schedule.configure(description, values) or description
 end
 
+-- Which weights a schedule goes by: 'sync', 'stash' or '2bw'.
+function schedules.weights(what)
+    local description = schedules.find(what)
+    return description and description.weights or 'sync'
+end
+
 -- The checked schedule for so many stages (ranks = stages / chunks) and microbatches. options: stages, ranks (optional:
 -- must fit), microbatches.
 function schedules.compile(what, options)
