@@ -7,7 +7,8 @@ local progress = require 'ppl.progress'
 
 local training = {}
 
-local GROUP_SECONDS = 0.5 -- a group of steps takes about so long, so that the line is alive and Ctrl-C is heeded
+local GROUP_SECONDS = 0.5 -- a group of steps takes about so long, so that the line is alive
+local GROUP_STEPS = 8     -- of a group with weights stash, where the end of a group changes which weights the next forwards read
 
 -- Steps until the next multiple of `every` after `done`; `left` where there is none before the end.
 local function until_next(done, every, left)
@@ -15,9 +16,11 @@ local function until_next(done, every, left)
     return math.min(left, every - done % every)
 end
 
+-- A run's losses must not depend on how fast it was: with weights stash groups end where the count of steps says.
 local function group_size(self, step_seconds)
-    local left = self.steps - self:steps_done()
+    local left, description = self.steps - self:steps_done(), self.schedule.description
     local n = step_seconds and math.max(1, math.floor(GROUP_SECONDS / step_seconds)) or 1
+    if description and description.weights == 'stash' then n = until_next(self:steps_done(), GROUP_STEPS, left) end
     n = math.min(n, self:group_limit(), left)
     n = math.min(n, until_next(self:steps_done(), self.eval_every, left))
     return math.min(n, until_next(self:steps_done(), self.save_every, left))

@@ -40,10 +40,22 @@ trains() { # NAME STEPS OPTIONS...
     whole "$here/$name" "$steps"
 }
 
+again() {
+    rm -rf "$here/again"
+    timeout 120 "$ppl" "$top/scripts/train_gpt.lua" --config "$here/train_gpt/config.yaml" --run "$here/again" --quiet || return 1
+    cut -d, -f1,2 "$here/train_gpt/metrics.jsonl" >"$here/a"
+    cut -d, -f1,2 "$here/again/metrics.jsonl" | cmp - "$here/a"
+}
 check 'train_gpt' trains train_gpt 6 $small --tokens 8
+check 'a run repeated from its config.yaml has the same losses' again
 for schedule in pipedream pipedream-2bw; do
-    apart() { rm -rf "$here/train_gpt"; plan='' trains train_gpt 6 $small --tokens 8 --set "pipeline.schedule=$1" && [ ! -e "$here/train_gpt/plan.csv" ]; }
-    check "train_gpt, $schedule" apart "$schedule"
+    apart() {
+        rm -rf "$here/train_gpt"
+        plan='' trains train_gpt 30 $small --tokens 8 --set "pipeline.schedule=$1" || return 1
+        [ ! -e "$here/train_gpt/plan.csv" ] || { echo 'a plan.csv that cannot say the schedule'; return 1; }
+        again
+    }
+    check "train_gpt, $schedule, twice" apart "$schedule"
 done
 check 'train_llama' trains train_llama 6 $small --tokens 8
 check 'custom_schedule' trains custom_schedule 6 --dim 32
@@ -63,12 +75,6 @@ json() {
 check 'one JSON object' json
 quiet() { timeout 120 "$ppl" "$top/scripts/custom_layer.lua" --steps 2 --run "$here/quiet" --quiet >"$here/out" 2>&1 && [ ! -s "$here/out" ] || { cat "$here/out"; return 1; }; }
 check 'quiet' quiet
-again() {
-    timeout 120 "$ppl" "$top/scripts/train_gpt.lua" --config "$here/train_gpt/config.yaml" --run "$here/again" --quiet || return 1
-    cut -d, -f1,2 "$here/train_gpt/metrics.jsonl" >"$here/a"
-    cut -d, -f1,2 "$here/again/metrics.jsonl" | cmp - "$here/a"
-}
-check 'a run repeated from its config.yaml has the same losses' again
 taken() { "$ppl" "$top/scripts/custom_layer.lua" --steps 2 --run "$here/quiet" >"$here/out" 2>&1; [ $? -eq 1 ] && grep -q 'holds a run already' "$here/out" || { cat "$here/out"; return 1; }; }
 check 'a directory that holds a run is refused' taken
 
