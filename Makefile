@@ -113,7 +113,7 @@ install: all
 	install -m 755 $(program) $(DESTDIR)$(PREFIX)/bin/ppl
 	cp -R lua $(DESTDIR)$(PREFIX)/share/ppl/
 	install -d $(DESTDIR)$(PREFIX)/share/ppl/engine $(DESTDIR)$(PREFIX)/share/ppl/scripts
-	install -m 644 engine/ppl.h $(DESTDIR)$(PREFIX)/share/ppl/engine/ppl.h
+	install -m 644 engine/types.h engine/ppl.h $(DESTDIR)$(PREFIX)/share/ppl/engine/
 	install -m 644 scripts/*.lua $(DESTDIR)$(PREFIX)/share/ppl/scripts/
 clean:
 	rm -rf build ppl

@@ -26,7 +26,8 @@ enum { EXIT_WRONG_USAGE = 2, HOOK_INSTRUCTIONS = 10000, STOP_PATIENCE = 10 };
 
 // The headers as they were compiled, so that program and declarations cannot differ.
 __asm__(".section .rodata\n"
-        "ppl_header_begin: .incbin \"engine/ppl.h\"\n"
+        "ppl_header_begin: .incbin \"engine/types.h\"\n"
+        ".incbin \"engine/ppl.h\"\n"
         "ppl_header_end:\n"
         "ppl_host_begin: .incbin \"engine/host.h\"\n"
         "ppl_host_end:\n"

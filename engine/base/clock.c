@@ -1,5 +1,6 @@
 // clock.c - absolute waits and doorbells (futex).
 #include "base/clock.h"
+#include "ppl.h"
 #include <linux/futex.h>
 #include <sched.h>
 #include <sys/syscall.h>

@@ -1,7 +1,7 @@
 // clock.h - time and waiting.
 #ifndef PPL_BASE_CLOCK_H
 #define PPL_BASE_CLOCK_H
-#include "ppl.h"
+#include "types.h"
 #include <stdatomic.h>
 #include <time.h>
 

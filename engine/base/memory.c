@@ -1,5 +1,6 @@
 // memory.c - arenas and aligned allocation.
 #include "base/memory.h"
+#include "ppl.h"
 #include "base/status.h"
 #include <malloc.h>
 #include <stdatomic.h>

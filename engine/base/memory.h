@@ -2,7 +2,7 @@
 // its own, so that checkers see overruns.
 #ifndef PPL_BASE_MEMORY_H
 #define PPL_BASE_MEMORY_H
-#include "ppl.h"
+#include "types.h"
 
 typedef struct ppl_arena {
     struct ppl_arena_block *blocks;

@@ -1,7 +1,7 @@
 // numbers.h - bf16 and element access by dtype.
 #ifndef PPL_BASE_NUMBERS_H
 #define PPL_BASE_NUMBERS_H
-#include "ppl.h"
+#include "types.h"
 #include <string.h>
 
 typedef uint16_t ppl_bf16;
@@ -32,6 +32,15 @@ size_t ppl_type_bytes(const ppl_type *t);
 bool ppl_type_equal(const ppl_type *a, const ppl_type *b);
 char *ppl_type_print(const ppl_type *t, char text[128]); // "f32 (4, 16, 64)"; returns text
 ppl_type ppl_type_make(int32_t dtype, int32_t ndim, const int64_t *dim);
+
+static inline int64_t ppl_last_dim(const ppl_type *t) {
+    return t->ndim ? t->dim[t->ndim - 1] : 1;
+}
+static inline int64_t ppl_rows(const ppl_type *t) { // all leading dims together
+    int64_t rows = 1;
+    for (int32_t i = 0; i + 1 < t->ndim; i++) rows *= t->dim[i];
+    return rows;
+}
 
 // One element as f64, whatever the dtype. For the reference device, files and tests: slow.
 double ppl_number_get(const void *data, int32_t dtype, int64_t index);

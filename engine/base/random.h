@@ -2,7 +2,7 @@
 // SC 2011). The same (key, counter) gives the same numbers on every device, at any p and in any order.
 #ifndef PPL_BASE_RANDOM_H
 #define PPL_BASE_RANDOM_H
-#include "ppl.h"
+#include "types.h"
 
 // Four 32-bit numbers for a 64-bit key and a 128-bit counter (hi, lo).
 void ppl_philox(uint64_t key, uint64_t hi, uint64_t lo, uint32_t out[4]);

@@ -1,5 +1,6 @@
 // status.c - the thread's error text, and what ties ppl.h to the binary: version and struct sizes.
 #include "base/status.h"
+#include "ppl.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 // status.h - the one way to fail. The text is set where the fault is known and read by whoever reports it.
 #ifndef PPL_BASE_STATUS_H
 #define PPL_BASE_STATUS_H
-#include "ppl.h"
+#include "types.h"
 
 // Sets this thread's error text ("where: what is, want what") and returns `status`.
 ppl_status ppl_fail(ppl_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));

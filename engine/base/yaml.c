@@ -1,6 +1,7 @@
 // yaml.c - a YAML document as a flat list of nodes, by libyaml's event parser. What a configuration has no use for is
 // refused by name: aliases, anchors, tags, several documents, keys that are no plain scalars. Before: files. After: the
 // configuration of a script, which compares keys and says the line.
+#include "ppl.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include <errno.h>

@@ -6,6 +6,7 @@
 #ifndef PPL_DEVICE_DEVICE_H
 #define PPL_DEVICE_DEVICE_H
 #include "device/kernel.h"
+#include "ppl.h"
 #include <stdatomic.h>
 
 enum {

@@ -2,6 +2,7 @@
 // nodes, stages.h cuts both into programs.
 #ifndef PPL_GRAPH_GRAPH_H
 #define PPL_GRAPH_GRAPH_H
+#include "ppl.h"
 #include "base/memory.h"
 #include "base/numbers.h"
 #include "base/status.h"

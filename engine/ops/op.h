@@ -53,14 +53,4 @@ ppl_status ppl_diff_contribute(ppl_diff *d, int32_t input, ppl_value grad);
 // Fails if a gradient arrives at any output but the first: for operators whose other outputs are statistics.
 ppl_status ppl_diff_first_only(const ppl_node *n, const ppl_value *dy);
 
-// Shared by rules.
-static inline int64_t ppl_last_dim(const ppl_type *t) {
-    return t->ndim ? t->dim[t->ndim - 1] : 1;
-}
-static inline int64_t ppl_rows(const ppl_type *t) { // all leading dims together
-    int64_t rows = 1;
-    for (int32_t i = 0; i + 1 < t->ndim; i++) rows *= t->dim[i];
-    return rows;
-}
-
 #endif

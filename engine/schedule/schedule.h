@@ -3,6 +3,7 @@
 #define PPL_SCHEDULE_SCHEDULE_H
 #include "base/memory.h"
 #include "base/status.h"
+#include "ppl.h"
 
 enum { // what ppl_schedule_open accepts; ids fit the fields of a task and tables of (stage, microbatch) fit a size_t
     PPL_MAX_RANKS = 1 << 16,

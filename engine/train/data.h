@@ -4,6 +4,7 @@
 #define PPL_TRAIN_DATA_H
 #include "base/numbers.h"
 #include "base/status.h"
+#include "ppl.h"
 
 // Index of an input by name, -1 none.
 int32_t ppl_data_input(const ppl_data *d, const char *name);

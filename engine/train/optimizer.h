@@ -2,6 +2,7 @@
 #ifndef PPL_TRAIN_OPTIMIZER_H
 #define PPL_TRAIN_OPTIMIZER_H
 #include "device/kernel.h"
+#include "ppl.h"
 
 // Learning rate of a step (from 0). Warm-up: lr * (step + 1) / warmup while step < warmup; then constant, linear or half a
 // cosine from lr to min_lr, reached at step `steps`.

@@ -3,6 +3,7 @@
 // prints is a table for people and for scripts/bench.
 #include "device/cpu/gemm.h"
 #include "device/kernel_run.h"
+#include "ppl.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>

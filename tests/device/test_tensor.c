@@ -1,5 +1,6 @@
 // test_tensor.c - eager tensors: reading and writing by dtype, operators at once, and refusals in words.
 #include "base/numbers.h"
+#include "ppl.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

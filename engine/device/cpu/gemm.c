@@ -9,6 +9,7 @@
 #include "device/cpu/gemm.h"
 #include "base/memory.h"
 #include "device/cpu/cpu.h"
+#include "ppl.h"
 #include <oneapi/dnnl/dnnl.h>
 #include <oneapi/dnnl/dnnl_debug.h>
 #include <omp.h>

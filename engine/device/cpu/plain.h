@@ -5,7 +5,6 @@
 #include "device/cpu/cpu.h"
 #include "device/cpu/parallel.h"
 #include "device/cpu/vec_math.h"
-#include "ops/op.h"
 
 enum { PLAIN_GROUP = 1024, PLAIN_SHARE = 16384 }; // numbers dealt out at once; numbers that are worth a thread
 

@@ -4,7 +4,6 @@
 #ifndef PPL_DEVICE_REFERENCE_H
 #define PPL_DEVICE_REFERENCE_H
 #include "device/kernel.h"
-#include "ops/op.h"
 #include <math.h>
 
 // Element `index` of an input.
