@@ -14,7 +14,8 @@
 #include <unistd.h>
 #include <wchar.h>
 
-enum { KEEP = 1000, LONGEST = 64 * 1024 }; // entries of history; bytes of one
+enum { KEEP = 1000, LONGEST = 64 * 1024 };     // entries of history; bytes of one
+enum { LOOK_MILLISECONDS = 1000, CANCEL = 3 }; // between two looks at the flags, when a signal has gone by; Ctrl-C
 
 struct ppl_line {
     EditLine *edit;
@@ -25,6 +26,7 @@ struct ppl_line {
     ppl_line_complete complete;
     void *self;
     const atomic_bool *stop;
+    atomic_bool *interrupted;
     bool cancelled;
     mbstate_t partial; // of a character whose bytes are coming in
     ppl_line_answer answer;
@@ -40,16 +42,20 @@ static char *prompt_text(EditLine *edit) {
     return (char *)of(edit)->prompt; // libedit asks for a char *, and only reads
 }
 
-// The next character. A signal does not end the wait unless somebody wants it to end.
+// The next character. A signal does not end the wait unless somebody wants it to end: an interrupt, which may come before
+// the terminal hands Ctrl-C over as a key, is such a key.
 static int next_character(EditLine *edit, wchar_t *out) {
     ppl_line *l = of(edit);
     for (;;) {
         struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
         if (atomic_load(l->stop)) return 0;
-        if (poll(&in, 1, -1) < 0) {
-            if (errno != EINTR) return -1;
-            continue;
+        if (atomic_exchange(l->interrupted, false)) {
+            *out = CANCEL;
+            return 1;
         }
+        int ready = poll(&in, 1, LOOK_MILLISECONDS);
+        if (ready < 0 && errno != EINTR) return -1;
+        if (ready <= 0) continue;
         char c;
         ssize_t n = read(STDIN_FILENO, &c, 1);
         if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
@@ -178,13 +184,15 @@ static bool set_up(ppl_line *l) {
     return true;
 }
 
-ppl_line *ppl_line_open(const char *path, ppl_line_complete complete, void *self, const atomic_bool *stop) {
+ppl_line *ppl_line_open(const char *path, ppl_line_complete complete, void *self, const atomic_bool *stop,
+                        atomic_bool *interrupted) {
     ppl_line *l = calloc(1, sizeof *l);
     if (!l) return NULL;
     setlocale(LC_CTYPE, ""); // characters of several bytes; numbers stay as they are
     l->complete = complete;
     l->self = self;
     l->stop = stop;
+    l->interrupted = interrupted;
     l->prompt = "";
     if (!set_up(l)) {
         ppl_line_close(l);

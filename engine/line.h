@@ -23,8 +23,10 @@ typedef enum ppl_line_end {
 } ppl_line_end;
 
 // An editor on stdin and stdout, which must be terminals. history: a file that is read now and grows by each line that is
-// remembered; NULL, or one that cannot be had: none is kept. NULL where there is no memory or no terminal that libedit knows.
-ppl_line *ppl_line_open(const char *history, ppl_line_complete complete, void *self, const atomic_bool *stop);
+// remembered; NULL, or one that cannot be had: none is kept. *stop ends the input, *interrupted, which is then taken back,
+// gives the line up; both may be set by signal handlers. NULL where there is no memory or no terminal that libedit knows.
+ppl_line *ppl_line_open(const char *history, ppl_line_complete complete, void *self, const atomic_bool *stop,
+                        atomic_bool *interrupted);
 void ppl_line_close(ppl_line *l);
 // Reads a line; *text, without its end, is valid until the next call.
 ppl_line_end ppl_line_read(ppl_line *l, const char *prompt, const char **text);

@@ -218,7 +218,7 @@ static void complete(void *self, const char *before, size_t bytes, ppl_line_answ
 // open_line(history or nil) -> whether lines can be edited here.
 static int open_line(lua_State *L) {
     if (!line_editor && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO))
-        line_editor = ppl_line_open(lua_tostring(L, 1), complete, L, &terminated);
+        line_editor = ppl_line_open(lua_tostring(L, 1), complete, L, &terminated, &interrupted);
     lua_pushboolean(L, line_editor != NULL);
     return 1;
 }

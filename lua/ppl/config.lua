@@ -15,6 +15,8 @@ config.IN_FORCE = 'in_force'
 config.pending = {}
 -- The values in force, once a script has called ppl.config.
 config.current = nil
+-- Names of the settings that were overridden, as keys.
+config.overridden = {}
 
 local function is_list(value) return type(value) == 'table' and (value[1] ~= nil or next(value) == nil) end
 
@@ -114,6 +116,7 @@ local function apply_key(path, node, name, values)
             if item.kind ~= 'scalar' then want(fail, where, name, item.kind, default[1] or '') end
         end
         values[node.key] = list_of(fail, where, name, node.children, default)
+        config.overridden[name] = true
     elseif type(default) == 'table' then
         if node.kind ~= 'mapping' then want(fail, where, name, node.text or node.kind, default) end
         apply_node(path, node, default, name .. '.')
@@ -122,6 +125,7 @@ local function apply_key(path, node, name, values)
         if node.kind == 'scalar' then value = convert(node.text, node.quoted, default) end
         if value == nil then want(fail, where, name, node.text or node.kind, default) end
         values[node.key] = value
+        config.overridden[name] = true
     end
 end
 
@@ -154,6 +158,7 @@ local function apply_set(where, name, text, values)
         fail.usage('%s: %s is a group, want one of its settings: %s', where, name, table.concat(nearest.keys(group[last]), ', '))
     end
     group[last] = from_text(where, name, text, group[last])
+    config.overridden[name] = true
 end
 
 -- The full name of a script option: 'steps' is train.steps if no other setting ends so.
@@ -176,6 +181,7 @@ config.full_name = full_name
 
 local function apply_option(override, values)
     local name = full_name(override.name, values)
+    if override.value == nil then fail.usage('--%s: has no value, want --%s VALUE', override.name, override.name) end
     apply_set('--' .. override.name, name, override.value, values)
 end
 
@@ -184,13 +190,16 @@ function config.declare(defaults)
     check.table('ppl.config', defaults)
     local values = copy('', defaults)
     config.defaults = copy('', defaults)
+    config.overridden = {}
     if config.on_declare then config.on_declare(values) end
     for _, override in ipairs(config.pending) do
         if override.kind == 'file' then
             apply_file(override.path, values)
         elseif override.kind == 'set' then
             local name, text = override.text:match('^([^=]+)=(.*)$')
-            if not name then fail.usage('--set %s: has no =, want a.b=value', override.text) end
+            if not name then
+                fail.usage('--set %s: has no %s, want a.b=value', override.text, override.text:sub(1, 1) == '=' and 'key' or '=')
+            end
             apply_set('--set', name, text, values)
         else
             apply_option(override, values)
@@ -199,6 +208,23 @@ function config.declare(defaults)
     config.pending = {}
     config.current = values
     return values
+end
+
+local function value_of(values, name)
+    for part in name:gmatch('[^.]+') do values = values[part] end
+    return values
+end
+
+-- Whether a setting whose name ends in `last` was overridden; value: by that number, less than its default.
+function config.is_overridden(last, value)
+    for name in pairs(config.overridden) do
+        if name:match('[^.]+$') == last then
+            if not value then return true end
+            local now, default = value_of(config.current, name), value_of(config.defaults, name)
+            if now == value and type(default) == 'number' and now < default then return true end
+        end
+    end
+    return false
 end
 
 -- Lines "train.steps  200" of the settings, for --help.

@@ -59,6 +59,15 @@ function optim.sgd(options)
     return self
 end
 
+-- The optimizer with a warm-up that ends before a decay to `steps` does.
+function optim.clamped(self, steps)
+    if self.decay == 'constant' or self.warmup < steps then return self end
+    local result = {}
+    for key, value in pairs(self) do result[key] = value end
+    result.warmup = steps - 1
+    return setmetatable(result, Optimizer)
+end
+
 -- Fills a ppl_optimizer_options for a run of `steps` steps; clip overrides the optimizer's own.
 function optim.fill(raw, self, steps, clip)
     clip = clip or self.clip

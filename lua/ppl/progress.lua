@@ -20,12 +20,12 @@ end
 
 local function figures(x) return x >= 1e4 and ('%.0f'):format(x) or ('%.4g'):format(x) end
 
--- "step 12/200  loss 2.3105  12,345 tokens/s  left 0:34  bubble 23 %  lr 3.00e-04  norm 0.81": what matters most stands
+-- "12/200 steps  loss 2.3105  12,345 tokens/s  left 0:34  bubble 23 %  lr 3.00e-04  norm 0.81": what matters most stands
 -- first, narrow terminals cut the rest.
 function Progress:text(record)
     local done = record.step + 1 - self.first
     local left = (capi.lib.clock() - self.begin) / done * (self.steps - record.step - 1)
-    return ('step %d/%d  loss %.4f  %s tokens/s  left %s  bubble %.0f %%  lr %.2e  norm %s'):format(record.step + 1, self.steps,
+    return ('%d/%d steps  loss %.4f  %s tokens/s  left %s  bubble %.0f %%  lr %.2e  norm %s'):format(record.step + 1, self.steps,
         record.loss, tables.thousands(math.floor(record.tokens_per_s)), tables.clock(left), record.bubble * 100, record.lr,
         figures(record.grad_norm))
 end

@@ -47,8 +47,16 @@ local function values_of(trainer)
     return values
 end
 
+-- A trainer's directory from its earlier training, to be written on in.
+local function reopen(trainer)
+    local file, words = io.open(trainer.directory .. '/metrics.jsonl', 'ab')
+    if not file then fail('metrics: %s, want a file that can be written', words) end
+    return setmetatable({ path = trainer.directory, kept = true, metrics = file }, Directory)
+end
+
 -- Makes the directory of a trainer's run and writes what is known at its start. path: nil for runs/NAME.
 function directory.open(path, trainer)
+    if trainer.directory then return reopen(trainer) end
     local self = setmetatable({ path = path or free_path(trainer.name), made_runs = not path and not exists('runs') }, Directory)
     if path and exists(path .. '/metrics.jsonl') then fail('--run %s: holds a run already, want a new directory', path) end
     lib.make_directory(self.path .. '/checkpoints')
@@ -62,6 +70,7 @@ end
 
 -- One line of metrics.jsonl.
 function Directory:add(record, peak_bytes, eval_loss)
+    self.kept = true
     local line = { peak_bytes = peak_bytes, eval_loss = eval_loss }
     for _, key in ipairs { 'step', 'loss', 'lr', 'grad_norm', 'tokens_per_s', 'step_ms', 'bubble' } do line[key] = record[key] end
     local ok, words = self.metrics:write(json.text(line, METRICS), '\n')
@@ -88,6 +97,7 @@ end
 -- Takes back a directory in which no step was recorded, so that a run that failed at once leaves nothing.
 function Directory:discard()
     self:close()
+    if self.kept then return end
     for _, name in ipairs { 'config.yaml', 'plan.csv', 'metrics.jsonl', 'checkpoints' } do os.remove(self.path .. '/' .. name) end
     os.remove(self.path) -- refuses a folder in which something else lies
     if self.made_runs then os.remove('runs') end

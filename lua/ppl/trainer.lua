@@ -4,6 +4,7 @@
 -- (all steps, the run directory), sample.lua.
 local capi = require 'ppl.capi'
 local check = require 'ppl.check'
+local config = require 'ppl.config'
 local data = require 'ppl.data'
 local fail = require 'ppl.fail'
 local model = require 'ppl.model'
@@ -92,6 +93,12 @@ local function check_options(options)
     }
 end
 
+-- A run that was only made shorter on the command line warms up for as long as it has steps. Both asked for, they must fit.
+local function fit_warmup(optimizer, steps)
+    if config.is_overridden('steps', steps) and not config.is_overridden('warmup') then return optim.clamped(optimizer, steps) end
+    return optimizer
+end
+
 -- ppl.trainer { ... }: model, loss, data, pipeline and optimizer made one, which trains.
 -- model, loss: layers. data: a source; eval_data: one to evaluate on (default: what data held out).
 -- pipeline: stages (1), ranks (stages / chunks), microbatches (4), schedule ('1f1b': a name or path, with options as in
@@ -105,6 +112,7 @@ end
 function trainer.new(options)
     local self = setmetatable(check_options(options), Trainer)
     self.model, self.data, self.eval_data, self.options = options.model, options.data, options.eval_data, options
+    self.optimizer = fit_warmup(self.optimizer, self.steps)
     local p = self.pipeline
     self.trace = model.trace { model = options.model, loss = options.loss, inputs = self.data.inputs, dtype = self.dtype,
         samples = self.batch / p.microbatches }

@@ -77,20 +77,25 @@ end
 -- How many steps may be handed over at once.
 function methods:group_limit() return math.min(KEEP_STEPS, self.data.ahead or KEEP_STEPS) end
 
--- Hands the ranks n steps (within the group limit) and waits. Gives how many were done and whether a signal stopped them.
-function methods:advance(n)
+-- Hands the ranks n steps (within the group limit) and waits. Gives how many were done, whether a signal stopped them, and
+-- the words of what went wrong: then fewer were done, and what they left is as good as before.
+function methods:try_advance(n)
     local run = self:open()
     local done = capi.new('int64_t[1]')
     if self.data.feed then
         while self.data.fed < self:steps_done() + n and not self.data.ended do self.data:feed(self.batch) end
     end
     local ok, words, status = self:watched(function() return try.run_steps(run, n, done) end)
-    if not ok and status ~= 'stopped' then
-        self.failed = words
-        fail('%s', words)
-    end
-    local stopped = lib.host_interrupted() or not ok
-    return tonumber(done[0]), stopped
+    local failed = not ok and status ~= 'stopped'
+    local stopped = lib.host_interrupted() or not ok and not failed
+    return tonumber(done[0]), stopped, failed and words or nil
+end
+
+-- The same; what goes wrong is raised.
+function methods:advance(n)
+    local done, stopped, words = self:try_advance(n)
+    if words then fail('%s', words) end
+    return done, stopped
 end
 
 -- The record of a step as a Lua table with the names of metrics.jsonl.
@@ -112,7 +117,7 @@ function methods:step(n)
     while left > 0 do
         local done, stopped = self:advance(math.min(left, self:group_limit()))
         left = left - done
-        if stopped then fail('step: interrupted after step %d', self:steps_done() - 1) end
+        if stopped then fail('step: interrupted, %d steps are done', self:steps_done()) end
     end
     return setmetatable(self:record(self:steps_done() - 1), Record)
 end

@@ -26,14 +26,16 @@ local function group_size(self, step_seconds)
     return math.min(n, until_next(self:steps_done(), self.save_every, left))
 end
 
--- Hands over one group; gives whether a signal stopped it, and the seconds of a step. state.last is its last record.
+-- Hands over one group; gives whether a signal stopped it, and the seconds of a step. state.last is its last record; steps
+-- that were done are recorded before what went wrong is raised.
 local function run_group(self, state, n)
     local begin, before = capi.lib.clock(), self:steps_done()
-    local done, stopped = self:advance(n)
+    local done, stopped, words = self:try_advance(n)
     local seconds = (capi.lib.clock() - begin) / math.max(done, 1)
     state.peak_bytes = state.peak_bytes or self:total_memory()
     local now, eval_loss = self:steps_done(), nil
-    if not stopped and self.eval_data and (now == self.steps or (self.eval_every > 0 and now % self.eval_every == 0)) then
+    local due = now == self.steps or (self.eval_every > 0 and now % self.eval_every == 0)
+    if due and not stopped and not words and self.eval_data then
         eval_loss, stopped = self:try_evaluate(self.eval_steps)
         state.eval_loss = eval_loss
     end
@@ -44,6 +46,7 @@ local function run_group(self, state, n)
         state.last = record
     end
     state.directory:flush()
+    if words then fail('%s', words) end
     return stopped, seconds
 end
 
@@ -54,7 +57,7 @@ local function loop(self, state, line)
         stopped, seconds = run_group(self, state, group_size(self, seconds))
         if state.last then line:update(state.last) end
         if state.eval_loss ~= evaluated and self:steps_done() < self.steps then
-            line:say(('step %d/%d  held-out loss %.4f'):format(self:steps_done(), self.steps, state.eval_loss))
+            line:say(('%d/%d steps  held-out loss %.4f'):format(self:steps_done(), self.steps, state.eval_loss))
         end
         if not stopped and self.save_every > 0 and self:steps_done() % self.save_every == 0 and self:steps_done() < self.steps then
             state.directory:checkpoint(self)
@@ -63,10 +66,20 @@ local function loop(self, state, line)
     return stopped
 end
 
+-- What a run that was cut short leaves: all that its finished steps can give. A run that failed has no numbers to save.
+local function leave(self, state)
+    if not state.last then return state.directory:discard() end
+    pcall(state.directory.checkpoint, state.directory, self)
+    pcall(state.directory.finish, state.directory, self)
+    state.directory:close()
+end
+
 -- Trains to the last step. Gives { steps, first_loss, loss, eval_loss, interrupted, directory, checkpoint, seconds, tokens_per_s }.
+-- A trainer has one directory: training that goes on writes on in it.
 function training.run(self)
     local command = require 'ppl.trainer'.command
     local begin, first = capi.lib.clock(), self:steps_done()
+    if first >= self.steps then fail('train: all %d steps are done, want run:step(n), or a larger run.steps before', self.steps) end
     self:open() -- before there is a directory: what cannot start leaves nothing behind
     local state = { directory = directory.open(command.run, self) }
     local line = progress.new { steps = self.steps, first = first, quiet = command.quiet }
@@ -75,8 +88,9 @@ function training.run(self)
         return xpcall(function() return loop(self, state, line) end, fail.keep_stack)
     end)
     line:close()
+    if state.last then self.directory = state.directory.path end
     if not ok then
-        if state.last then state.directory:close() else state.directory:discard() end
+        leave(self, state)
         error(stopped, 0)
     end
     local seconds = capi.lib.clock() - begin

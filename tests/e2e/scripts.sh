@@ -88,7 +88,7 @@ interrupted() {
     wait $job
     status=$?
     [ $status -eq 1 ] || { echo "exit status $status, want 1"; cat "$here/err"; return 1; }
-    grep -q 'interrupted after step [0-9]* of 1000000' "$here/err" || { echo 'not said'; cat "$here/err"; return 1; }
+    grep -q "interrupted after $(wc -l <"$here/int/metrics.jsonl") of 1000000 steps" "$here/err" || { echo 'not said'; cat "$here/err"; return 1; }
     grep -q '^rank 1' "$here/out" || { echo 'no timeline'; return 1; }
     whole "$here/int" "$(wc -l <"$here/int/metrics.jsonl")"
 }

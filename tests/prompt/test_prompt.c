@@ -170,6 +170,109 @@ static void terminating_ends(void **state) {
     assert_int_equal(pty_close(&terminal), 0);
 }
 
+// ---- a session with a trainer: 2 ms a task on the emulated device, so that what is done takes as long everywhere
+
+static const char script[] =
+    "local ppl = require 'ppl'\n"
+    "local nn = ppl.nn\n"
+    "return ppl.trainer { name = 'session', model = nn.gpt { layers = 2, dim = 16, heads = 2, context = 16 },\n"
+    "    loss = nn.cross_entropy(), data = ppl.data.text { files = { '%s' }, context = 16 }, steps = 1000000, batch = "
+    "8,\n"
+    "    device = 'emulated', costs = { f = 0.002, i = 0.002, w = 0.002 }, dtype = 'f32',\n"
+    "    pipeline = { stages = 2, microbatches = 4, threads = 1 } }\n";
+
+static char folder[64];
+
+// A path in the folder of this test's files.
+static const char *file_in(const char *name) {
+    static char path[2][128];
+    static int turn;
+    turn = !turn;
+    snprintf(path[turn], sizeof path[turn], "%s/%s", folder, name);
+    return path[turn];
+}
+
+static void script_write(void) {
+    strcpy(folder, "/tmp/ppl-prompt-XXXXXX");
+    assert_non_null(mkdtemp(folder));
+    FILE *text = fopen(file_in("text"), "w"), *out = fopen(file_in("session.lua"), "w");
+    assert_non_null(text);
+    assert_non_null(out);
+    for (int i = 0; i < 200; i++) fprintf(text, "line %d of a text to learn\n", i);
+    fprintf(out, script, file_in("text"));
+    fclose(text);
+    fclose(out);
+}
+
+static void script_remove(void) {
+    static const char *const names[] = {"text", "session.lua", "w.safetensors"};
+    char command[128];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) unlink(file_in(names[i]));
+    snprintf(command, sizeof command, "rm -r '%s'", folder);
+    assert_int_equal(system(command), 0);
+}
+
+// What each method must say, in the order of the session.
+static const struct {
+    const char *line, *want;
+} session[] = {
+    {"run:step(3).step\n", "ppl> "},
+    {"run:timings()\n", "\nstage  rank  layers  parameters  F ms"},
+    {"1\n", "measured                   bubble ratio"},
+    {"run:timeline()\n", "\nrank 1  |"},
+    {"2\n", "waits for a value of rank 1"},
+    {"run:memory()\n", "the system reports"},
+    {"run:slowest()\n", "bounds the step"},
+    {"run:parameters('qkv.weight')\n", "\nblocks.0.attn.qkv.weight  (48, 16)"},
+    {"run:tensor('norm.b\t)\n", "f32 (16)"},
+    {"run:links()\n", "gradient"},
+    {"run:predicted()\n", "the step: predicted"},
+    {"run:explain()\n", "\nwhat would help most:"},
+    {"run:compare('gpipe', 'zb-h\t1')\n", "the weights are as they were"},
+    {"run:nothing()\n", "stack traceback:"},
+    {"run:use_schedule 'zb-h\t1'\n", "schedule zb-h1, "},
+    {"run:timings()\n", "no step has run with schedule zb-h1"},
+    {"run:step()\n", "\nstep "},
+    {"run:timings().bubble.measured.ratio < 1\n", "\ntrue"},
+    {"help(run.timings)\n", "\nrun:timings(): where a step's time went."},
+    {"run:slo\t)\n", "bounds the step"}, // a method, behind a colon
+};
+
+static void trainer_session(void **state) {
+    (void)state;
+    script_write();
+    char run[128], path[128];
+    snprintf(run, sizeof run, "%s", file_in("run"));
+    snprintf(path, sizeof path, "%s", file_in("session.lua"));
+    char *const argv[] = {"./ppl", "-i", path, "--run", run, NULL};
+    begin(argv);
+    expect("/1000000 steps  loss"); // it trains
+    type("\003", "ppl: interrupted after ");
+    expect("ppl> ");
+    for (size_t i = 0; i < sizeof session / sizeof *session; i++) {
+        if (session[i].line[0] >= '1' && session[i].line[0] <= '9') {
+            expect(session[i].want); // further down in what was printed
+        } else {
+            type(session[i].line, session[i].want);
+        }
+    }
+    type("before = run:steps_done()\n", "ppl> ");
+    type("run:train()\n", "/1000000 steps  loss"); // writes on in its directory
+    usleep(300000);
+    type("\003", "interrupted   true");
+    expect("ppl> ");
+    type("run:steps_done() > before, run.schedule.name\n", "\ntrue\nzb-h1\n");
+    type("run:step(100000)\n", NULL);
+    usleep(500000);
+    type("\003", "step: interrupted, ");
+    expect("ppl> ");
+    type("run:save(run.directory .. '/../w.safetensors')\n", "w.safetensors");
+    leave();
+    assert_int_equal(access(file_in("w.safetensors"), R_OK), 0);
+    assert_int_equal(access(file_in("run/trace.json"), R_OK), 0);
+    script_remove();
+}
+
 int main(void) {
     strcpy(history_path, "/tmp/ppl-history-XXXXXX");
     int file = mkstemp(history_path);
@@ -182,6 +285,7 @@ int main(void) {
         cmocka_unit_test(history_that_cannot_be_had),
         cmocka_unit_test(interrupts_come_back),
         cmocka_unit_test(terminating_ends),
+        cmocka_unit_test(trainer_session),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     unlink(history_path);

@@ -5,6 +5,8 @@ local nearest = require 'ppl.nearest'
 
 local cli = {}
 
+local VERSION = '0.1.0'
+
 local COMMANDS = { plan = 'ppl.cli.plan', devices = 'ppl.cli.devices' }
 
 local HELP = [[
@@ -17,9 +19,10 @@ usage: ppl SCRIPT.lua [options]        run a script; if it returns a trainer, tr
        ppl devices [options]           what this machine offers
 
   --help       this text; after a script or a subcommand, its own
+  --version    the version
 
 An argument that ends in .lua is a script, anything else in first place is a subcommand. Exit status: 0, 1 for a failure,
-2 for wrong usage. NO_COLOR is obeyed.]]
+2 for wrong usage; of lines from a pipe, 1 if one failed. NO_COLOR is obeyed.]]
 
 local function script_run(arguments, interactive)
     return require 'ppl.cli.script'.run(arguments, interactive)
@@ -30,6 +33,10 @@ function cli.main(arguments)
     if first == nil then return require 'ppl.cli.prompt'.run(nil) end
     if first == '--help' or first == '-h' then
         print(HELP)
+        return 0
+    end
+    if first == '--version' then
+        print('ppl ' .. VERSION)
         return 0
     end
     if first == '-i' then
@@ -43,7 +50,7 @@ function cli.main(arguments)
         return require(COMMANDS[first]).run(arguments)
     end
     if first:sub(1, 1) == '-' then
-        return fail.usage('%s: unknown option%s; ppl --help lists them', first, nearest.hint(first, { '--help', '-i' }))
+        return fail.usage('%s: unknown option%s; ppl --help lists them', first, nearest.hint(first, { '--help', '--version', '-i' }))
     end
     return fail.usage('%s: unknown command%s, want a script (.lua) or one of %s', first,
         nearest.hint(first, nearest.keys(COMMANDS)), table.concat(nearest.keys(COMMANDS), ', '))

@@ -55,12 +55,13 @@ function options.parse(command, spec, arguments, unknown)
     return values, rest
 end
 
--- An `unknown` of options.parse that leaves the option to the script's settings.
+-- An `unknown` of options.parse that leaves the option to the script's settings, which know whether there is such a one. What
+-- begins with -- is the next option, not a value.
 function options.pend(name, value, following)
     if name:sub(1, 2) ~= '--' then fail.usage('%s: unknown option; --help lists them', name) end
-    local taken = value == nil and 1 or 0
+    if following and following:sub(1, 2) == '--' then following = nil end
+    local taken = value == nil and following and 1 or 0
     value = value or following
-    if value == nil then fail.usage('%s: has no value, want %s VALUE', name, name) end
     table.insert(config.pending, { kind = 'option', name = name:sub(3), value = value })
     return taken
 end

@@ -105,6 +105,10 @@ local function compile(what, values)
         end
         return thing.schedule, thing
     end
+    if thing == what and not what:match('%.csv$') then -- a name: one that is none is wrong usage
+        local ok, words = pcall(schedules.find, what)
+        if not ok then fail.usage('%s', words) end
+    end
     if what:match('%.csv$') then return schedules.compile(what, { ranks = p, microbatches = m }) end
     return schedules.compile(thing, { ranks = p or 4, microbatches = m or 8 })
 end

@@ -42,6 +42,9 @@ local function parse(arguments)
     for i, option in ipairs(SPEC) do names[i] = option.name:sub(3) end
     config.command_options = names
     local values, rest = options.parse('ppl', SPEC, arguments, options.pend)
+    if values.run and not values.run:match('[^./]') then
+        fail.usage('--run %s: is no place of its own, want a directory for this run alone', values.run == '' and '""' or values.run)
+    end
     if #rest > 1 then fail.usage('%s: is one argument too many, want options after the script', rest[2]) end
     return rest[1], values
 end
@@ -81,8 +84,23 @@ function script.load(path, values)
     return result
 end
 
+-- -i: training that fails leaves the prompt, where what happened can be looked at.
+local function train_and_prompt(trainer, values)
+    local prompt = require 'ppl.cli.prompt'
+    local ok, words = require 'ppl.host'.guard(prompt.words, function() require 'ppl.summary'.train(trainer, values) end)
+    if not ok then
+        io.stdout:flush()
+        io.stderr:write('ppl: ', words, '\n')
+    end
+    return prompt.run(trainer, not ok)
+end
+
 function script.run(arguments, interactive)
     local path, values = parse(arguments)
+    if not path and values.help then
+        print('usage: ppl -i [SCRIPT.lua [options]]\n\n' .. options.help(SPEC))
+        return 0
+    end
     if not path then fail.usage('-i: has no script, want ppl -i SCRIPT.lua') end
     if not path:match('%.lua$') then fail.usage('%s: is no script, want a .lua file', path) end
     local result, helped = script.load(path, values)
@@ -95,12 +113,13 @@ function script.run(arguments, interactive)
     local status = 0
     if trainer.is(result) then
         local summary = require 'ppl.summary'
+        if interactive then return train_and_prompt(result, values) end
         status = summary.train(result, values)
     elseif type(result) == 'number' then
         status = result
     end
     strict.allow_globals(true)
-    if interactive then return require 'ppl.cli.prompt'.run(trainer.is(result) and result or nil) end
+    if interactive then return require 'ppl.cli.prompt'.run(nil) end
     if trainer.is(result) then result:close() end
     return status
 end
