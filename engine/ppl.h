@@ -302,7 +302,8 @@ typedef struct ppl_run_options {
     const ppl_costs *costs; /* emulated only: what a stage's F, I, W take; copied */
     int64_t fail_task;      /* emulated only: rank fail_rank's task at this position fails; -1 none */
     int64_t stall_task;     /* emulated only: ... stalls; -1 none */
-    int32_t fail_rank, pad;
+    int32_t fail_rank;
+    int32_t least_buffers; /* 1: edges get as few buffers as the order needs: producers wait for readers, for tests */
 } ppl_run_options;
 
 /* Cuts the graph, compiles the schedule, lays out memory, starts one thread a rank. Borrows graph, schedule and data. */

@@ -3,7 +3,8 @@
 // The producer's buffers are written in the producer's order, use n into n % buffers. What its own rank reads must not be
 // overwritten: its order says how many that takes. What other ranks read is guarded by credits; there the number is chosen
 // so that no credit is waited for while stages take equally long (pace.c), which also means that credits never close a
-// circle; with at least one to spare beside those that are being read.
+// circle; with at least one to spare beside those that are being read. With least_buffers they begin with one, and prove.c
+// adds one wherever the lack of it would close a circle.
 #include "plan/build.h"
 
 static int32_t least(int32_t a, int32_t b) {
@@ -28,7 +29,8 @@ static ppl_status check_own_order(const ppl_build *b, int32_t edge) {
             char text[24];
             ppl_action_print(&s->rank[rank].actions[made], text);
             return ppl_schedule_fail(s, PPL_ERR_PLAN, rank, read,
-                                     "stands before %s at position %d, which makes what it reads", text, made);
+                                     "stands before %s at position %d, which makes what it reads, want it behind", text,
+                                     made);
         }
     }
     return PPL_OK;
@@ -151,7 +153,8 @@ ppl_status ppl_build_buffers(ppl_build *b) {
         ppl_edge_plan *plan = &b->plan->edge[i];
         if (!is_used(b, i)) continue; // no buffers
         PPL_TRY(check_own_order(b, i));
-        plan->buffers = most(own_buffers(b, i, scratch), crossing_buffers(b, i));
+        plan->buffers = own_buffers(b, i, scratch);
+        if (!b->plan->options.least_buffers) plan->buffers = most(plan->buffers, crossing_buffers(b, i));
         for (int32_t k = 0; k < plan->n_readers; k++)
             if (plan->reader_buffers[k]) plan->reader_buffers[k] = reader_buffers(b, i, k, r, scratch);
         if (plan->buffers > PPL_MAX_SLOTS)

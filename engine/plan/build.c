@@ -82,7 +82,7 @@ static ppl_status compile(ppl_build *b) {
     PPL_TRY(ppl_build_tasks(b));
     PPL_TRY(ppl_build_pace(b));
     PPL_TRY(ppl_build_buffers(b));
-    PPL_TRY(ppl_plan_prove(p, b->circle));
+    PPL_TRY(p->options.least_buffers ? ppl_plan_prove_least(p, b->circle) : ppl_plan_prove(p, b->circle));
     number_buffers(p);
     PPL_TRY(ppl_plan_find_forward(p));
     if (p->options.validate) insert_validate(p);

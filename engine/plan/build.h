@@ -77,6 +77,8 @@ ppl_status ppl_build_pace(ppl_build *b);
 ppl_status ppl_build_buffers(ppl_build *b);
 // Fails with the chain of who waits for whom where the ranks wait for each other in a circle.
 ppl_status ppl_plan_prove(const ppl_plan *p, bool *circle); // circle: NULL, or [ranks]: set for those in it
+// The same; a circle that a lack of buffers closes is opened by one more.
+ppl_status ppl_plan_prove_least(ppl_plan *p, bool *circle);
 // Sets forward_tasks of every rank.
 ppl_status ppl_plan_find_forward(ppl_plan *p);
 // Places of all values, slot and workspace sizes (for abstract stages the sizes alone), and the memory limit.

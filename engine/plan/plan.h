@@ -69,9 +69,10 @@ typedef struct ppl_rank_plan {
 } ppl_rank_plan;
 
 typedef struct ppl_plan_options {
-    bool forward_only;   // evaluation: F actions alone, activations released at once
-    bool copy_links;     // links copy (NCCL, MPI) instead of handing over pointers
-    bool validate;       // clip after: puts a VALIDATE behind each rank's forward_tasks
+    bool forward_only;  // evaluation: F actions alone, activations released at once
+    bool copy_links;    // links copy (NCCL, MPI) instead of handing over pointers
+    bool least_buffers; // edges get no more buffers than the order needs, so that producers wait for readers: for tests
+    bool validate;      // clip after: puts a VALIDATE behind each rank's forward_tasks
     size_t memory_limit; // bytes a rank; 0 none: exceeded is an error that says what it would take
 } ppl_plan_options;
 

@@ -152,7 +152,20 @@ static ppl_status prove_weights(const ppl_plan *p) {
     return st;
 }
 
-ppl_status ppl_plan_prove(const ppl_plan *p, bool *circle) {
+// An edge whose buffers are all taken, for which a rank of the circle waits; -1: none.
+static int32_t find_full(ppl_walk *w, int32_t start) {
+    int32_t rank = start, sequence, step;
+    do {
+        const ppl_task *t = ppl_walk_task(w, rank, &step);
+        if (t->kind == PPL_TASK_CREDIT && w->plan->edge[t->edge].buffers < ppl_plan_uses(w->plan, t->edge))
+            return t->edge;
+        rank = waits_for(w, rank, &sequence);
+    } while (rank != start);
+    return -1;
+}
+
+// One walk to its end. full: where given, the edge that lacks the buffer which would open the circle; else a circle fails.
+static ppl_status walk_all(const ppl_plan *p, bool *circle, int32_t *full) {
     ppl_walk w;
     if (ppl_plan_flows(p)) PPL_TRY(prove_weights(p));
     PPL_TRY(ppl_walk_init(&w, p, ppl_plan_flows(p) ? FLOW_STEPS : 1));
@@ -160,11 +173,25 @@ ppl_status ppl_plan_prove(const ppl_plan *p, bool *circle) {
         int32_t rank = w.ready[--w.n_ready];
         walk_rank(&w, rank, INT64_MAX);
     }
-    int32_t stuck = 0;
+    int32_t stuck = 0, start = -1;
     while (stuck < p->ranks && w.waits[stuck] < 0) stuck++;
-    ppl_status st = stuck < p->ranks ? fail_circle(&w, find_circle(&w, stuck), circle) : PPL_OK;
+    if (stuck < p->ranks) start = find_circle(&w, stuck);
+    if (full) *full = start < 0 ? -1 : find_full(&w, start);
+    ppl_status st = start < 0 || (full && *full >= 0) ? PPL_OK : fail_circle(&w, start, circle);
     ppl_walk_clear(&w);
     return st;
+}
+
+ppl_status ppl_plan_prove(const ppl_plan *p, bool *circle) {
+    return walk_all(p, circle, NULL);
+}
+
+ppl_status ppl_plan_prove_least(ppl_plan *p, bool *circle) {
+    for (int32_t full = 0;;) {
+        PPL_TRY(walk_all(p, circle, &full));
+        if (full < 0) return PPL_OK;
+        p->edge[full].buffers++;
+    }
 }
 
 // The F part at the front of each rank's list, walked as far as it goes without anything else.

@@ -122,6 +122,7 @@ ppl_status ppl_run_engine_build(ppl_run *r, const ppl_schedule *s, const ppl_sto
     ppl_run_engine e = {0};
     ppl_status st;
     ppl_plan_options options = {.copy_links = r->options.copy_links != 0,
+                                .least_buffers = r->options.least_buffers != 0,
                                 .validate = r->options.optimizer.clip == PPL_CLIP_AFTER};
     PPL_GOTO(ppl_plan_build(s, r->stages, &options, &e.plan));
     options.forward_only = true;

@@ -58,10 +58,11 @@ local function check_dtype(dtype)
 end
 
 local function check_faults(faults)
-    check.keys('trainer: faults', faults, check.set('fail', 'stall', 'delay', 'delay_seed'))
+    check.keys('trainer: faults', faults, check.set('fail', 'stall', 'delay', 'delay_seed', 'copies', 'unbuffered'))
     for _, kind in ipairs { 'fail', 'stall' } do
         if faults[kind] then check.keys('trainer: faults.' .. kind, faults[kind], check.set('rank', 'task')) end
     end
+    for _, name in ipairs { 'copies', 'unbuffered' } do check.boolean('trainer: faults.' .. name, faults[name], false) end
     return faults
 end
 
@@ -108,7 +109,9 @@ end
 -- optimizer (adamw, lr 1e-3), steps (100), batch: samples of a step (8), dtype ('auto'), seed (1), clip: norm or { mode,
 -- norm }. device: 'cpu', 'reference', 'emulated' (then costs = { f, i, w: seconds of each stage's part, latency, update }).
 -- eval_every, save_every: steps between (0: at the end alone); eval_steps: batches of an evaluation. sample: { prompt,
--- tokens, temperature, top_k }: text to print at the end. trace_steps: newest steps whose tasks are kept. faults: for tests.
+-- tokens, temperature, top_k }: text to print at the end. trace_steps: newest steps whose tasks are kept. faults, for tests:
+-- fail, stall: { rank, task } of the emulated device; delay (seconds at most), delay_seed: random delays; copies: links copy;
+-- unbuffered: edges have as few buffers as the order needs.
 function trainer.new(options)
     local self = setmetatable(check_options(options), Trainer)
     self.model, self.data, self.eval_data, self.options = options.model, options.data, options.eval_data, options

@@ -23,6 +23,7 @@ local function run_options(self)
     raw.device, raw.first_layer = options.device, options.first_layer
     raw.stages, raw.samples, raw.threads = p.stages, self.batch, p.threads
     raw.seed, raw.delay_seed, raw.delay = self.seed, faults.delay_seed or 0, faults.delay or 0
+    raw.copy_links, raw.least_buffers = faults.copies and 1 or 0, faults.unbuffered and 1 or 0
     raw.stall_seconds, raw.trace_steps, raw.keep_steps = self.stall_seconds, self.trace_steps, KEEP_STEPS
     optim.fill(raw.optimizer, self.optimizer, self.steps, self.clip)
     raw.fail_task = faults.fail and faults.fail.task or -1

@@ -4,6 +4,7 @@
 #include "plan/build.h"
 #include "plan/forward.h"
 #include "support/plans.h"
+#include "support/plans.h"
 #include "support/schedules.h"
 
 static ppl_status build(const ppl_schedule *s, const ppl_plan_options *options, ppl_stages **stages, ppl_plan **p) {
@@ -117,10 +118,12 @@ static void test_own_order(void **state) {
         const char *rows[1];
         const char *error;
     } tries[] = {
-        {{"1F0 0F0 1B0 0B0"}, "rank 0, position 0, 1F0: stands before 0F0 at position 1, which makes what it reads"},
-        {{"0F0 1F0 0B0 1B0"}, "rank 0, position 2, 0B0: stands before 1B0 at position 3, which makes what it reads"},
+        {{"1F0 0F0 1B0 0B0"},
+         "rank 0, position 0, 1F0: stands before 0F0 at position 1, which makes what it reads, want it behind"},
+        {{"0F0 1F0 0B0 1B0"},
+         "rank 0, position 2, 0B0: stands before 1B0 at position 3, which makes what it reads, want it behind"},
         {{"0F0 1F0 0I0 1B0 0W0"},
-         "rank 0, position 2, 0I0: stands before 1B0 at position 3, which makes what it reads"},
+         "rank 0, position 2, 0I0: stands before 1B0 at position 3, which makes what it reads, want it behind"},
     };
     for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
         ppl_schedule *s = schedule_from(1, 2, (int32_t[]){0, 0}, 1, tries[i].rows);
@@ -286,11 +289,49 @@ static void test_forward(void **state) {
                 }
 }
 
+static int64_t all_buffers(const ppl_plan *p) {
+    int64_t n = 0;
+    for (int32_t i = 0; i < p->stages->n_edges; i++) n += p->edge[i].buffers;
+    return n;
+}
+
+// As few buffers as the order needs: never more in all than otherwise, and all chained steps still run, in whatever order ranks do.
+static void test_least_buffers(void **state) {
+    (void)state;
+    int64_t usual = 0, least = 0;
+    for (int32_t o = 0; o < ORDERS; o++)
+        for (int32_t p = 1; p <= 5; p++)
+            for (int32_t m = 1; m <= 2 * p + 3; m++)
+                for (int32_t copies = 0; copies < 2; copies++) {
+                    if (o == ORDER_INTERLEAVED && m % p) continue;
+                    ppl_schedule *s = schedule_make((order)o, p, m, 2);
+                    ppl_stages *stages;
+                    ppl_plan *plain, *few;
+                    OK(build(s, &(ppl_plan_options){.copy_links = copies}, &stages, &plain));
+                    OK(ppl_plan_build(s, stages, &(ppl_plan_options){.copy_links = copies, .least_buffers = true},
+                                      &few));
+                    if (all_buffers(few) > all_buffers(plain))
+                        fail_msg("%s p=%d m=%d copies=%d: %lld buffers, %lld usually", order_name[o], p, m, copies,
+                                 (long long)all_buffers(few), (long long)all_buffers(plain));
+                    if (o == ORDER_NAIVE) assert_int_equal(all_buffers(few), stages->n_edges);
+                    usual += all_buffers(plain);
+                    least += all_buffers(few);
+                    const char *bad = plan_replay(few, 3, (uint64_t)(p * 100 + m));
+                    if (bad) fail_msg("%s p=%d m=%d copies=%d: %s", order_name[o], p, m, copies, bad);
+                    ppl_plan_close(plain);
+                    ppl_plan_close(few);
+                    ppl_stages_free(stages);
+                    ppl_schedule_close(s);
+                }
+    assert_true(least < usual);
+    print_message("%lld buffers, %lld usually\n", (long long)least, (long long)usual);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_circles), cmocka_unit_test(test_long_circle), cmocka_unit_test(test_own_order),
-        cmocka_unit_test(test_bounds),  cmocka_unit_test(test_reverse),     cmocka_unit_test(test_lists),
-        cmocka_unit_test(test_forward),
+        cmocka_unit_test(test_circles), cmocka_unit_test(test_long_circle),   cmocka_unit_test(test_own_order),
+        cmocka_unit_test(test_bounds),  cmocka_unit_test(test_reverse),       cmocka_unit_test(test_lists),
+        cmocka_unit_test(test_forward), cmocka_unit_test(test_least_buffers),
     };
     return cmocka_run_group_tests_name("plan/prove", tests, NULL, NULL);
 }
