@@ -22,7 +22,7 @@
 // Names of the library's own chunks begin so: an error with such a position is ppl's fault, not the script's.
 #define LIBRARY_CHUNK "<ppl>/"
 
-enum { EXIT_WRONG_USAGE = 2, HOOK_INSTRUCTIONS = 10000, STOP_PATIENCE = 10 };
+enum { EXIT_WRONG_USAGE = 2, HOOK_INSTRUCTIONS = 1000, DEEP_CALLS = 150, STOP_PATIENCE = 10 };
 
 // The headers as they were compiled, so that program and declarations cannot differ.
 __asm__(".section .rodata\n"
@@ -79,6 +79,25 @@ void ppl_host_budget(int64_t limit) {
 static int guards;   // protected calls of the prompt in progress
 static int stopping; // how often what runs in them was told to end; 0: it was not
 
+// Where a script is while its calls are deep: after a stack overflow nothing else tells.
+static char deep[LUA_IDSIZE + 16];
+
+const char *ppl_host_deep(void) {
+    return deep;
+}
+
+static void note_depth(lua_State *L) {
+    lua_Debug frame;
+    deep[0] = 0;
+    if (!lua_getstack(L, DEEP_CALLS, &frame)) return;
+    for (int level = 0; lua_getstack(L, level, &frame); level++) {
+        lua_getinfo(L, "Sl", &frame);
+        if (frame.currentline <= 0 || strncmp(frame.source + 1, LIBRARY_CHUNK, strlen(LIBRARY_CHUNK)) == 0) continue;
+        snprintf(deep, sizeof deep, "%s:%d", frame.short_src, frame.currentline);
+        return;
+    }
+}
+
 // Runs every HOOK_INSTRUCTIONS of the interpreter; the JIT compiler is off, or it would not.
 static void on_count(lua_State *L, lua_Debug *at) {
     if (!atomic_load(&watched) && (stopping || atomic_exchange(&interrupted, false))) {
@@ -87,6 +106,7 @@ static void on_count(lua_State *L, lua_Debug *at) {
         lua_pushliteral(L, "interrupted");
         lua_error(L);
     }
+    note_depth(L);
     if (!budget || (instructions += HOOK_INSTRUCTIONS) <= budget) return;
     if (instructions > 2 * budget) { // it catches the error and goes on: nothing else will stop it
         fputs("ppl: the script goes on after all the instructions it may take: it catches the error that ends it\n",

@@ -30,42 +30,45 @@ static ppl_status check_owners(const ppl_schedule *s) {
     return PPL_OK;
 }
 
-// What a (stage, microbatch) lacks, from the bits 1 << kind of what it has; PPL_OK if nothing.
-static ppl_status check_missing(const ppl_schedule *s, int32_t stage, int32_t microbatch, uint32_t has) {
+// What a (stage, microbatch) lacks, from where its actions stand: at[PPL_U], -1 where there is none; PPL_OK if nothing.
+static ppl_status check_missing(const ppl_schedule *s, int32_t stage, int32_t microbatch, const int32_t *at) {
     int32_t rank = s->stage_rank[stage];
-    if (!(has & 1u << PPL_F))
-        return ppl_schedule_fail(s, PPL_ERR_SCHEDULE, rank, -1, "%dF%d is missing", stage, microbatch);
-    if (has & 1u << PPL_B) return PPL_OK;
-    if (!(has & (1u << PPL_I | 1u << PPL_W)))
-        return ppl_schedule_fail(s, PPL_ERR_SCHEDULE, rank, -1, "%dB%d is missing (or %dI%d and %dW%d)", stage,
+    if (at[PPL_F] < 0)
+        return ppl_schedule_fail(s, PPL_ERR_SCHEDULE, rank, -1, "%dF%d is missing, want all of 0 to %d", stage,
+                                 microbatch, s->microbatches - 1);
+    if (at[PPL_B] >= 0) return PPL_OK;
+    if (at[PPL_I] < 0 && at[PPL_W] < 0)
+        return ppl_schedule_fail(s, PPL_ERR_SCHEDULE, rank, at[PPL_F],
+                                 "its backward %dB%d is missing, want it (or %dI%d and %dW%d) behind", stage,
                                  microbatch, stage, microbatch, stage, microbatch);
     for (int32_t kind = PPL_I; kind <= PPL_W; kind++)
-        if (!(has & 1u << kind))
-            return ppl_schedule_fail(s, PPL_ERR_SCHEDULE, rank, -1, "%d%c%d is missing beside %d%c%d", stage,
-                                     ppl_kind_letter[kind], microbatch, stage,
-                                     ppl_kind_letter[kind == PPL_I ? PPL_W : PPL_I], microbatch);
+        if (at[kind] < 0)
+            return ppl_schedule_fail(s, PPL_ERR_SCHEDULE, rank, at[kind == PPL_I ? PPL_W : PPL_I],
+                                     "%d%c%d is missing, want it %s", stage, ppl_kind_letter[kind], microbatch,
+                                     kind == PPL_I ? "before" : "behind");
     return PPL_OK;
 }
 
 // A schedule with far fewer actions than cells lacks some: found stage by stage, so that no table is made that is out of
 // proportion to the actions given.
 static ppl_status check_sparse(const ppl_schedule *s) {
-    uint8_t *has = ppl_alloc((size_t)s->microbatches);
-    if (!has) return PPL_ERR_MEMORY;
+    int32_t *at = ppl_alloc((size_t)s->microbatches * PPL_U * sizeof *at);
+    if (!at) return PPL_ERR_MEMORY;
     int64_t *count = ppl_alloc((size_t)s->stages * sizeof *count);
     ppl_status st = count ? PPL_OK : PPL_ERR_MEMORY;
     int32_t least = 0;
     for (int32_t r = 0; count && r < s->ranks; r++)
-        for (size_t at = 0; at < s->rank[r].count; at++) count[action_at(s, r, (int64_t)at)->stage]++;
+        for (size_t i = 0; i < s->rank[r].count; i++) count[action_at(s, r, (int64_t)i)->stage]++;
     for (int32_t k = 0; count && k < s->stages; k++)
         if (count[k] < count[least]) least = k;
     const ppl_rank_actions *list = &s->rank[s->stage_rank[least]];
-    for (size_t at = 0; at < list->count; at++) {
-        const ppl_action *a = &list->actions[at];
-        if (a->stage == least) has[a->microbatch] |= (uint8_t)(1u << a->kind);
+    for (int32_t i = 0; i < s->microbatches * PPL_U; i++) at[i] = -1;
+    for (size_t i = 0; i < list->count; i++) {
+        const ppl_action *a = &list->actions[i];
+        if (a->stage == least && a->kind < PPL_U) at[a->microbatch * PPL_U + a->kind] = (int32_t)i;
     }
-    for (int32_t m = 0; st == PPL_OK && m < s->microbatches; m++) st = check_missing(s, least, m, has[m]);
-    ppl_free(has);
+    for (int32_t m = 0; st == PPL_OK && m < s->microbatches; m++) st = check_missing(s, least, m, &at[m * PPL_U]);
+    ppl_free(at);
     ppl_free(count);
     return st;
 }
@@ -82,13 +85,6 @@ static ppl_status fill(const ppl_schedule *s, ppl_positions *p) {
             *cell = (int32_t)at;
         }
     return PPL_OK;
-}
-
-static uint32_t kinds_of(const ppl_positions *p, int32_t stage, int32_t microbatch) {
-    uint32_t has = 0;
-    for (int32_t kind = 0; kind < PPL_U; kind++)
-        if (*ppl_position(p, stage, microbatch, kind) >= 0) has |= 1u << kind;
-    return has;
 }
 
 // Backward after forward, W after I, and not both B and its parts.
@@ -128,7 +124,7 @@ static ppl_status check_order(const ppl_schedule *s, const ppl_positions *p, int
         next[a->stage]++;
         return PPL_OK;
     }
-    PPL_TRY(check_missing(s, a->stage, due, kinds_of(p, a->stage, due)));
+    PPL_TRY(check_missing(s, a->stage, due, ppl_position(p, a->stage, due, 0)));
     int32_t kind = *ppl_position(p, a->stage, due, PPL_B) >= 0 ? PPL_B : PPL_W;
     return ppl_schedule_fail(s, PPL_ERR_SCHEDULE, rank, at,
                              "stands before %d%c%d at position %d, want a stage's weight gradients in microbatch order",
@@ -169,10 +165,15 @@ static ppl_status check_overlaps(const ppl_schedule *s, int32_t rank) {
         while (end < list->count && list->actions[end].overlap == group) end++;
         bool forward = list->actions[at].kind == PPL_F, other = list->actions[end - 1].kind == PPL_F;
         bool update = list->actions[at].kind == PPL_U || list->actions[end - 1].kind == PPL_U;
-        if (end - at != 2 || forward == other || update)
+        if (end - at != 2)
             return ppl_schedule_fail(s, PPL_ERR_SCHEDULE, rank, (int64_t)at,
-                                     "overlaps %zu neighbour%s, want a forward and a backward side by side",
-                                     end - at - 1, end - at == 2 ? "" : "s");
+                                     "overlaps with %zu others, want a forward and a backward side by side",
+                                     end - at - 1);
+        if (forward != other && !update) continue;
+        char text[24];
+        ppl_action_print(&list->actions[end - 1], text);
+        return ppl_schedule_fail(s, PPL_ERR_SCHEDULE, rank, (int64_t)at,
+                                 "overlaps with %s, want a forward and a backward side by side", text);
     }
     return PPL_OK;
 }
@@ -192,7 +193,7 @@ static ppl_status check_lists(const ppl_schedule *s, const ppl_positions *p, int
         PPL_TRY(check_overlaps(s, r));
     }
     for (int32_t k = 0; k < s->stages; k++)
-        for (int32_t m = 0; m < s->microbatches; m++) PPL_TRY(check_missing(s, k, m, kinds_of(p, k, m)));
+        for (int32_t m = 0; m < s->microbatches; m++) PPL_TRY(check_missing(s, k, m, ppl_position(p, k, m, 0)));
     return PPL_OK;
 }
 

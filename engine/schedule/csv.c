@@ -19,7 +19,8 @@ ppl_status ppl_csv_fail(const ppl_csv *c, const ppl_csv_word *w, const char *for
     va_end(args);
     ppl_word_print(&w->word, text);
     ppl_schedule_fail(NULL, PPL_ERR_SCHEDULE, w->row, -1, "%s", words);
-    return ppl_fail(PPL_ERR_SCHEDULE, "%s:%d: cell %d, %s: %s", c->path, w->row + 1, w->cell, text, words);
+    return ppl_fail(PPL_ERR_SCHEDULE, "%s:%d: cell %d, rank %d, %s: %s", c->path, w->row + 1, w->cell, w->row, text,
+                    words);
 }
 
 static ppl_status read_file(const char *path, char **data, size_t *size) {
@@ -51,7 +52,7 @@ fail:
 static ppl_status add_word(ppl_csv *c, int32_t cell, int32_t overlap, const char *text, size_t length) {
     ppl_csv_word w = {.row = c->rows, .cell = cell, .overlap = overlap};
     if (ppl_word_parse(text, length, &w.word) != PPL_OK)
-        return ppl_prefix(PPL_ERR_IO, "%s:%d: cell %d, ", c->path, c->rows + 1, cell);
+        return ppl_prefix(PPL_ERR_IO, "%s:%d: cell %d, rank %d, ", c->path, c->rows + 1, cell, c->rows);
     if (c->count == c->room) PPL_TRY(ppl_grow((void **)&c->words, &c->room, c->count + 1, sizeof *c->words));
     c->words[c->count++] = w;
     return PPL_OK;
@@ -62,8 +63,8 @@ static ppl_status parse_compound(ppl_csv *c, int32_t cell, const char *text, siz
     const char *close = memchr(text, ')', length);
     size_t inside = close ? (size_t)(close - text) : length;
     if (length - inside != strlen(ending) || memcmp(close, ending, strlen(ending)) != 0)
-        return ppl_fail(PPL_ERR_IO, "%s:%d: cell %d, \"%.*s\": want (2F5;3B1)OVERLAP_F_B", c->path, c->rows + 1, cell,
-                        length > 60 ? 60 : (int)length, text);
+        return ppl_fail(PPL_ERR_IO, "%s:%d: cell %d, rank %d, \"%.*s\": want (2F5;3B1)OVERLAP_F_B", c->path,
+                        c->rows + 1, cell, c->rows, length > 60 ? 60 : (int)length, text);
     c->groups++;
     for (size_t at = 1, end; at <= inside; at = end + 1) {
         for (end = at; end < inside && text[end] != ';';) end++;
@@ -110,7 +111,7 @@ static ppl_status settle_dialect(ppl_csv *c) {
         if (seen[PPL_WORD_I])
             return ppl_csv_fail(c, seen[PPL_WORD_I],
                                 "an I in a file whose BW (line %d, cell %d) marks it as an old one, "
-                                "where the input gradient is B",
+                                "where the input gradient is B, want no I",
                                 seen[PPL_WORD_BW]->row + 1, seen[PPL_WORD_BW]->cell);
         for (size_t i = 0; i < c->count; i++) {
             int32_t *kind = &c->words[i].word.kind;

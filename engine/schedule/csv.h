@@ -17,7 +17,7 @@ typedef struct ppl_csv {
     int32_t rows, groups; // groups: overlaps so far
 } ppl_csv;
 
-// "PATH:LINE: cell N, 2F5: ..." and ppl_schedule_mark's rank; the position is unknown here.
+// "PATH:LINE: cell N, rank R, 2F5: ..." and ppl_schedule_mark's rank; the position is unknown here.
 ppl_status ppl_csv_fail(const ppl_csv *c, const ppl_csv_word *w, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 // Writes the compute order of s and, with `messages`, the sends and receives of a chain of stages: each send behind what makes

@@ -80,19 +80,26 @@ static bool put_next(writer *w, int32_t rank) {
     return true;
 }
 
-// A rank that cannot go on in a proven schedule stands at an overlap whose second part waits for its first.
+// In a proven schedule a walk that ends early has met an overlap of which one part waits for the other: the first may go on,
+// the second not.
 static ppl_status check_ends(const writer *w) {
-    int32_t stuck = -1;
     for (int32_t r = 0; r < w->s->ranks; r++) {
         const ppl_rank_actions *list = &w->s->rank[r];
-        if (w->at[r] >= list->count) continue;
-        if (stuck < 0 || list->actions[w->at[r]].overlap) stuck = r;
+        const ppl_action *a = &list->actions[w->at[r]];
+        if (w->at[r] >= list->count || !is_ready(w, a)) continue;
+        char text[24];
+        ppl_action_print(a + 1, text);
+        return ppl_schedule_fail(
+            w->s, PPL_ERR_SCHEDULE, r, (int64_t)w->at[r],
+            "overlaps with %s, which waits for it: the CSV form with messages cannot say that, want no "
+            "overlap of actions that wait for one another",
+            text);
     }
-    if (stuck < 0) return PPL_OK;
-    return ppl_schedule_fail(
-        w->s, PPL_ERR_SCHEDULE, stuck, (int64_t)w->at[stuck],
-        "waits for what comes behind it, which the CSV form with messages cannot say, want no overlap of "
-        "actions that wait for one another");
+    for (int32_t r = 0; r < w->s->ranks; r++)
+        if (w->at[r] < w->s->rank[r].count)
+            return ppl_schedule_fail(w->s, PPL_ERR_SCHEDULE, r, (int64_t)w->at[r],
+                                     "is never reached, want a schedule that is proven");
+    return PPL_OK;
 }
 
 static ppl_status write_rows(writer *w, const char *path) {

@@ -13,15 +13,15 @@ local actions = {}
 local function action_limit(stages, microbatches) return 8 * stages * microbatches + 64 end
 local function instruction_limit(stages, microbatches) return 2e7 + 20000 * stages * microbatches end
 
--- Calls f(...) within what `stages` stages' lists may take. goes_on (words): those for a function that did not end. place ():
--- what stands in front of the words of an error that f itself raised, behind its line.
-function actions.bounded(goes_on, place, stages, microbatches, f, ...)
+-- Calls f(...) within what `stages` stages' lists may take. want: what one that goes on should be. place (): what stands in
+-- front of the words of an error that f itself raised, behind its line.
+function actions.bounded(want, place, stages, microbatches, f, ...)
     lib.host_budget(instruction_limit(stages, microbatches))
-    local ok, result = xpcall(f, fail.keep_stack, ...)
+    local ok, result = fail.try(f, ...)
     lib.host_budget(0)
     if ok then return result end
     local words = tostring(result)
-    if words:find('all the instructions it may take', 1, true) then fail('%s', goes_on(words)) end
+    if words:find('all the instructions it may take', 1, true) then words = words .. ', want ' .. want end
     if type(result) ~= 'string' or words:find('stack traceback:', 1, true) then error(result, 0) end
     local where = place()
     if words:find(where, 1, true) then error(words, 0) end
@@ -48,7 +48,10 @@ local function refuse_name(at, name)
             fail("%s: s has no '%s' (nearest: %s), want one of %s", at, name, found, table.concat(FIELDS, ', '))
         end
     end
-    fail("%s: there is no action '%s'%s, want F, B, I, W or overlap", at, name, nearest.hint(name, WORDS))
+    local hint = #name > 1 and nearest.hint(name, WORDS) or ''
+    if name:upper():match('^[FBIW]$') then hint = (' (nearest: %s)'):format(name:upper()) end
+    if name == 'U' then hint = " (updates are the engine's)" end
+    fail("%s: there is no action '%s'%s, want F, B, I, W or overlap", at, name, hint)
 end
 
 -- The s of a rank function, and the list that it fills with { kind, stage, microbatch, overlap }. watch (position): called
@@ -61,13 +64,13 @@ local function recorder(where, shape, rank, own, watch)
     local function add(kind, microbatch, chunk)
         if watch then watch(#list) end
         chunk = chunk == nil and 0 or chunk
-        local at = ('%s, rank %d, position %d: %s'):format(where, rank, #list, kind)
-        check.integer(at .. ': the microbatch', microbatch)
+        local at = ('%s: %s'):format(place(), kind)
+        if microbatch == s then fail('%s: is called with a colon, want a dot: s.%s(5)', at, kind) end
+        check.integer(at .. ': the microbatch', microbatch, 0, m - 1)
         check.integer(at .. ': the chunk', chunk, 0, #own - 1)
-        if microbatch < 0 or microbatch >= m then fail('%s of microbatch %d, want 0 to %d', at, microbatch, m - 1) end
         if #list >= limit then
-            fail('%s, rank %d: has more than %d actions and goes on, want the actions of %d stage%s and %d microbatches: does it end?',
-                where, rank, limit, #own, #own == 1 and '' or 's', m)
+            fail('%s: has more than %d actions and goes on, want the actions of %d stage%s and %d microbatches: does it end?',
+                place(), limit, #own, #own == 1 and '' or 's', m)
         end
         list[#list + 1] = { kind = kind, stage = own[chunk + 1], microbatch = microbatch, overlap = 0 }
         return #list
@@ -92,9 +95,7 @@ end
 -- The actions of a rank that owns the stages `own`. shape: { ranks, stages, microbatches, options }.
 function actions.of_rank(where, rank_function, shape, rank, own)
     local s, list, place = recorder(where, shape, rank, own)
-    actions.bounded(function(words)
-        return ('%s, rank %d: %s; want a rank function that ends (it gave %d actions)'):format(where, rank, words, #list)
-    end, place, #own, shape.microbatches, rank_function, s)
+    actions.bounded('a rank function that ends', place, #own, shape.microbatches, rank_function, s)
     return list
 end
 

@@ -33,6 +33,7 @@ function check.integer(where, value, low, high, default)
     if value == nil then value = default end
     if type(value) ~= 'number' or value % 1 ~= 0 or value < (low or -LARGEST) or value > (high or LARGEST) then
         local large = type(value) == 'number' and value > LARGEST
+        if high and high == (low or 0) then fail('%s: is %s, want %d', where, show(value), high) end
         local range = (high or large) and ('%d to %d'):format(low or 0, high or LARGEST) or low and ('%d or more'):format(low) or ''
         fail('%s: is %s, want a whole number%s', where, show(value), range ~= '' and ' of ' .. range or '')
     end

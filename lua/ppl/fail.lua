@@ -28,6 +28,7 @@ end
 
 -- "mine.lua:7", where a function begins; nil for the library's own.
 function fail.begin_of(f)
+    if type(f) ~= 'function' then return nil end
     local frame = debug.getinfo(f, 'S')
     if frame.what == 'C' or frame.source:sub(1, #LIBRARY) == LIBRARY then return nil end
     return ('%s:%d'):format(frame.short_src, frame.linedefined)
@@ -54,15 +55,24 @@ local function speaks(err)
 end
 
 -- For xpcall where an error is thrown on: the library's own faults keep the stack they came from, and an error that has no
--- words, or whose words have no place (a stack overflow), gets the place where it was raised.
+-- words gets the place where it was raised.
 function fail.keep_stack(err)
     if type(err) == 'string' then
         if err:sub(1, #LIBRARY - 1) == LIBRARY:sub(2) then return debug.traceback(err, 2) end
-        return err == 'stack overflow' and position() .. err .. ', want functions that end' or err
+        return err
     end
     if type(err) == 'table' and speaks(err) then return err end
     local what = err == nil and 'nil' or type(err) == 'table' and 'a table without words' or ('a %s (%s)'):format(type(err), tostring(err))
     return ('%san error that is %s, want a text'):format(position(), what)
+end
+
+-- Calls f(...): true and its first result, or false and the error, with its place.
+function fail.try(f, ...)
+    local ok, result = xpcall(f, fail.keep_stack, ...)
+    if ok or result ~= 'stack overflow' then return ok, result end -- which leaves no room to look for its place
+    local capi = require 'ppl.capi'
+    local place = capi.string(capi.lib.host_deep())
+    return false, ('%sstack overflow, want functions that end'):format(place ~= '' and place .. ': ' or '')
 end
 
 return fail

@@ -281,8 +281,7 @@ local function build(description, where, shape)
     }
     work.released = split and work.next.W or work.next.B -- by stage: the microbatches below it hold no activation
     for rank = 0, shape.ranks - 1 do work.ranks[rank + 1] = open_rank(work, rank, limit_of(description, shape, rank)) end
-    return actions.bounded(function(words) return ('%s: %s; want a priority that is found faster'):format(where, words) end,
-        function() return where end, shape.stages, shape.microbatches, lists, work)
+    return actions.bounded('a priority that is found faster', function() return where end, shape.stages, shape.microbatches, lists, work)
 end
 
 -- ppl.schedule.greedy { name, priority, ... }:

@@ -111,11 +111,17 @@ function Schedule:formula(name, ranks, microbatches, of)
     return value, value and (bound or '=')
 end
 
+-- "schedule mine (mine.lua:3)": its name, and where it stands unless it is the library's own.
+local function about_of(self)
+    local line = fail.begin_of(self.build and self.priority or self.rank)
+    return ('schedule %s%s'):format(self:label(), line and (' (%s)'):format(line) or '')
+end
+
 -- A field that is a number or a function of (ranks, microbatches, options), as a whole number from 1; nil where there is none.
 local function count(self, field, ranks, microbatches)
     local value = self[field]
     if type(value) == 'function' then value = value(ranks, microbatches, self.options) end
-    return value ~= nil and check.integer(('schedule %s: %s'):format(self:label(), field), value, 1) or nil
+    return value ~= nil and check.integer(('%s: %s'):format(about_of(self), field), value, 1) or nil
 end
 
 -- ---- what compiling gives
@@ -225,11 +231,11 @@ function schedule.compile(description, options)
     local where = 'schedule ' .. description:label()
     local ranks = check.integer(where .. ': ranks', options.ranks, 1)
     local m = check.integer(where .. ': microbatches', options.microbatches, 1)
-    local stages = ranks * description.chunks
+    local stages, about = ranks * description.chunks, about_of(description)
     local least = count(description, 'least_microbatches', ranks, m)
-    if least and m < least then fail('%s: %d microbatches on %d ranks, want %d at least', where, m, ranks, least) end
+    if least and m < least then fail('%s: %d microbatches on %d ranks, want %d at least', about, m, ranks, least) end
     local shape = { ranks = ranks, stages = stages, microbatches = m, options = description.options,
-        stage_rank = placement.ranks(where, description.placement, ranks, stages) }
+        stage_rank = placement.ranks(about, description.placement, ranks, stages) }
     local out = capi.new('ppl_schedule *[1]')
     lib.schedule_open(description:label(), ranks, stages, capi.array('int32_t', shape.stage_rank), m, out)
     local handle = capi.handle('schedule', out[0], 'schedule_close')

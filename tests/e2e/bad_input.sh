@@ -72,6 +72,10 @@ echo 'local x = ' >syntax.lua
 want 'Lua syntax error' 1 'syntax.lua:' -- "$ppl" syntax.lua
 printf 'local x = 1\nlocal y = x + nil\n' >runtime.lua
 want 'Lua error' 1 'runtime.lua:2' 'arithmetic' -- "$ppl" runtime.lua
+printf 'local x = 1\nerror({})\n' >table.lua
+want 'an error that is a table' 1 'table.lua:2: an error that is a table without words' -- "$ppl" table.lua
+printf 'local function f(n)\nreturn 1 + f(n)\nend\nf(1)\n' >deep.lua
+want 'recursion without end' 1 'deep.lua:2: stack overflow' -- "$ppl" deep.lua
 echo 'print(undefined_name)' >global.lua
 want 'unset global' 1 'global.lua:1' 'undefined_name' -- "$ppl" global.lua
 want 'folder as script' 1 'x.lua' -- "$ppl" x.lua
@@ -113,6 +117,14 @@ script ends.lua 'nn.sequential { nn.linear(1, 4), nn.linear(4, 1) }' "ppl.data.i
 sed -i 's/cross_entropy/mse/' ends.lua
 want 'data that ends early' 1 'data' 'step 0' -- "$ppl" ends.lua --run d
 rm -rf d
+
+for id in 1.5 1e20 0/0; do
+    script ids.lua 'nn.sequential { nn.embedding { vocabulary = 4, dim = 2 }, nn.linear(2, 4) }' "ppl.data.iterator {
+        inputs = { { name = 'x', dtype = 'i32', shape = { 1 } }, { name = 'targets', dtype = 'i32', shape = { 1 } } },
+        next = function() return { x = { { 1 }, { 2 }, { $id }, { 0 } }, targets = { { 1 }, { 2 }, { 3 }, { 0 } } } end }"
+    want "the id $id" 1 'iterator, step 0: sample 2 of x, number 0: is' 'want a whole number' -- "$ppl" ids.lua --run d
+    rm -rf d
+done
 
 # ---- cuts and microbatches
 script cut.lua '' '' '{ stages = 2, microbatches = 2, cut = { 9 } }'

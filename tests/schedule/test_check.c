@@ -34,8 +34,8 @@ static const char ok0[] = "0F0 0F1 0B0 0B1", ok1[] = "1F0 1B0 1F1 1B1";
 static const broken cases[] = {
     {ok0, "1F0 1F0 1B0 1B1", "rank 1, position 1, 1F0: stands twice, first at position 0, want it once", 1, 1},
     {"0F0 0F1 0B0 0B1 0B0", ok1, "rank 0, position 4, 0B0: stands twice, first at position 2, want it once", 0, 4},
-    {ok0, "1F0 1B0 1F1", "rank 1: 1B1 is missing (or 1I1 and 1W1)", 1, -1},
-    {"0F0 0B0", ok1, "rank 0: 0F1 is missing", 0, -1},
+    {ok0, "1F0 1B0 1F1", "rank 1, position 2, 1F1: its backward 1B1 is missing, want it (or 1I1 and 1W1) behind", 1, 2},
+    {"0F0 0B0", ok1, "rank 0: 0F1 is missing, want all of 0 to 1", 0, -1},
     {ok0, "1F0 1B0 1B1 1F1", "rank 1, position 2, 1B1: stands before its forward 1F1 at position 3, want it behind", 1,
      2},
     {ok0, "1I0 1F0 1W0 1F1 1B1", "rank 1, position 0, 1I0: stands before its forward 1F0 at position 1, want it behind",
@@ -47,7 +47,7 @@ static const broken cases[] = {
      "rank 1, position 3, 1B1: stands before 1W0 at position 4, want a stage's weight gradients in microbatch order", 1,
      3},
     {ok0, "1F0 1F1 1W0 1B1", "rank 1, position 2, 1W0: its input gradient 1I0 is missing", 1, 2},
-    {ok0, "1F0 1I0 1F1 1B1", "rank 1: 1W0 is missing beside 1I0", 1, -1},
+    {ok0, "1F0 1I0 1F1 1B1", "rank 1, position 1, 1I0: 1W0 is missing, want it behind", 1, 1},
     {ok0, "1F0 1B0 1I0 1F1 1B1",
      "rank 1, position 2, 1I0: the full backward 1B0 stands at position 1, want either B or I "
      "and W",
@@ -72,11 +72,11 @@ static const broken cases[] = {
      0, 3},
     {"0F0 0F1 0B0 0B1 0U0 0U1", ok1, "rank 0, position 5, 0U1: stage 0 was updated already", 0, 5},
     {"0F0 (0F1;0B0;0B1)", ok1,
-     "rank 0, position 1, 0F1: overlaps 2 neighbours, want a forward and a backward side by side", 0, 1},
-    {"(0F0;0F1) 0B0 0B1", ok1,
-     "rank 0, position 0, 0F0: overlaps 1 neighbour, want a forward and a backward side by side", 0, 0},
+     "rank 0, position 1, 0F1: overlaps with 2 others, want a forward and a backward side by side", 0, 1},
+    {"(0F0;0F1) 0B0 0B1", ok1, "rank 0, position 0, 0F0: overlaps with 0F1, want a forward and a backward side by side",
+     0, 0},
     {"0F0 0F1 0B0 (0B1)", ok1,
-     "rank 0, position 3, 0B1: overlaps 0 neighbours, want a forward and a backward side by side", 0, 3},
+     "rank 0, position 3, 0B1: overlaps with 0 others, want a forward and a backward side by side", 0, 3},
 };
 
 static void test_broken(void **state) {
@@ -177,7 +177,7 @@ static void test_sparse(void **state) {
     assert_int_equal(ppl_schedule_open("x", 2, 3, place, PPL_MAX_MICROBATCHES, &s), PPL_OK);
     assert_int_equal(ppl_schedule_add(s, 0, PPL_F, 0, 0, 0), PPL_OK);
     assert_int_equal(ppl_schedule_add(s, 1, PPL_F, 1, 0, 0), PPL_OK);
-    want_error(ppl_schedule_check(s), PPL_ERR_SCHEDULE, "rank 0: 2F0 is missing");
+    want_error(ppl_schedule_check(s), PPL_ERR_SCHEDULE, "rank 0: 2F0 is missing, want all of 0 to 1048575");
     ppl_schedule_close(s);
 }
 

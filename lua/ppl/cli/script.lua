@@ -74,7 +74,7 @@ function script.load(path, values)
         name = path:match('([^/]*)%.lua$'), script = path,
     }
     fail.script = path
-    local ok, result = xpcall(chunk, fail.keep_stack)
+    local ok, result = fail.try(chunk)
     config.on_declare, fail.script = nil, nil
     if not ok then
         if type(result) == 'table' and result.helped then return nil, true end

@@ -25,7 +25,7 @@ local function from_file(path)
         if file then file:close() end
         fail('%s', file and words or ('schedule %s: no such file, want one that can be read'):format(path))
     end
-    local ok, description = xpcall(chunk, fail.keep_stack)
+    local ok, description = fail.try(chunk)
     if not ok then error(description, 0) end
     if not schedule.is(description) then
         fail('schedule %s: the file returns %s, want ppl.schedule { ... }', path, check.show(description))
