@@ -3,8 +3,12 @@
 local ppl = require 'ppl'
 local support = require 'support'
 
-local FILES = { 'names', 'config', 'output', 'tensor', 'trace', 'schedule', 'library', 'greedy', 'plan', 'snippets', 'data',
-    'trainer', 'chained', 'tell', 'prompt', 'cli', 'torch', 'learn', 'equal' }
+local FILES = {
+    'names', 'config', 'output', 'tensor', 'trace',
+    'schedule', 'library', 'greedy', 'broken', 'csv', 'plan', 'snippets',
+    'data', 'trainer', 'chained', 'tell', 'prompt', 'cli',
+    'torch', 'learn', 'equal', 'grid', 'mutate',
+}
 
 local cfg = ppl.config { only = '', collect = false }
 if cfg.collect then -- an aggressive collector: what is not held is gone at once
