@@ -10,7 +10,7 @@ void ppl_host_watch(ppl_run *run);
 bool ppl_host_interrupted(void);
 /* More Lua instructions than this from now on raise an error in the script; 0: no bound. */
 void ppl_host_budget(int64_t instructions);
-/* "mine.lua:5": where a script is whose calls are deep, as before a stack overflow; "" elsewhere. Borrowed until Lua goes on. */
+/* "mine.lua:5": where the script was when its calls were deep, right after a stack overflow; "" later. Borrowed. */
 const char *ppl_host_deep(void);
 /* Columns of the terminal on stdout; 0 where stdout is none. */
 int32_t ppl_host_columns(void);

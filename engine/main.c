@@ -22,7 +22,7 @@
 // Names of the library's own chunks begin so: an error with such a position is ppl's fault, not the script's.
 #define LIBRARY_CHUNK "<ppl>/"
 
-enum { EXIT_WRONG_USAGE = 2, HOOK_INSTRUCTIONS = 1000, DEEP_CALLS = 150, STOP_PATIENCE = 10 };
+enum { EXIT_WRONG_USAGE = 2, HOOK_INSTRUCTIONS = 1000, DEEP_CALLS = 150, DEEP_PATIENCE = 10, STOP_PATIENCE = 10 };
 
 // The headers as they were compiled, so that program and declarations cannot differ.
 __asm__(".section .rodata\n"
@@ -79,8 +79,9 @@ void ppl_host_budget(int64_t limit) {
 static int guards;   // protected calls of the prompt in progress
 static int stopping; // how often what runs in them was told to end; 0: it was not
 
-// Where a script is while its calls are deep: after a stack overflow nothing else tells.
+// Where a script was when its calls were last deep, for some hooks more: after a stack overflow nothing else tells.
 static char deep[LUA_IDSIZE + 16];
+static int shallow; // hooks since
 
 const char *ppl_host_deep(void) {
     return deep;
@@ -88,8 +89,11 @@ const char *ppl_host_deep(void) {
 
 static void note_depth(lua_State *L) {
     lua_Debug frame;
-    deep[0] = 0;
-    if (!lua_getstack(L, DEEP_CALLS, &frame)) return;
+    if (!lua_getstack(L, DEEP_CALLS, &frame)) {
+        if (++shallow > DEEP_PATIENCE) deep[0] = 0;
+        return;
+    }
+    shallow = 0;
     for (int level = 0; lua_getstack(L, level, &frame); level++) {
         lua_getinfo(L, "Sl", &frame);
         if (frame.currentline <= 0 || strncmp(frame.source + 1, LIBRARY_CHUNK, strlen(LIBRARY_CHUNK)) == 0) continue;
