@@ -211,11 +211,27 @@ int64_t ppl_plan_memory(const ppl_plan *p, int32_t rank, int32_t kind);
 
 /* ---- simulation: a plan and costs give a trace ------------------------------------------------------------------- */
 
+/* A message of b bytes takes its directed link for b / bandwidth seconds, after the messages that were sent before it on
+ * that link, and is there a latency later. */
+typedef struct ppl_link_cost {
+    double latency;   /* seconds */
+    double bandwidth; /* bytes a second; 0: no limit */
+    int32_t from, to; /* ranks */
+} ppl_link_cost;
+
 typedef struct ppl_costs {
     const double *f, *i, *w; /* seconds of each stage's F, I and W; a B takes i + w */
-    double latency;          /* seconds from the end of a producer to the start of its reader on another rank */
     double update;           /* seconds of an optimizer step of one stage */
-    int32_t barrier, pad;    /* 1: every rank waits for the norms of all before its update (clip before) */
+    double latency;          /* seconds from the end of a producer to the start of its reader on another rank */
+    double bandwidth;        /* bytes a second of each directed link between two ranks; 0: no limit */
+    double between_latency, between_bandwidth; /* of links between ranks on different nodes */
+    int32_t node_ranks;                        /* ranks of a node: 0 .. n-1 are on the first; 0: all on one */
+    int32_t n_links;
+    const ppl_link_cost *links; /* [n_links]: pairs of ranks that go by their own; those a plan lacks do not matter */
+    double unit_bytes;          /* bytes of a unit of an abstract plan, whose edges are one unit each; 0: not known */
+    double jitter;              /* each F, I, W and message takes up to this part more or less; 0 to below 1 */
+    uint64_t jitter_seed; /* gives the same times for the same step, stage and microbatch, simulated and emulated */
+    int32_t barrier, pad; /* 1: every rank waits for the norms of all before its update (clip before) */
 } ppl_costs;
 
 typedef struct ppl_sim_result {
@@ -229,6 +245,19 @@ typedef struct ppl_sim_result {
 
 /* steps >= 1, chained without a barrier. The simulated trace replaces the plan's former one. */
 ppl_status ppl_plan_simulate(ppl_plan *p, const ppl_costs *costs, int32_t steps, ppl_sim_result *out);
+
+typedef struct ppl_link_load { /* of the last simulation's last step, on one directed link */
+    int32_t from, to;          /* ranks */
+    int64_t messages;
+    int64_t bytes;  /* 0 in abstract plans whose units are of no known size */
+    double busy;    /* seconds in which it transfers */
+    double queued;  /* seconds that messages waited for those before them, all together */
+    double longest; /* seconds from a send to the value's being there, the slowest message */
+} ppl_link_load;
+/* The links that the plan uses, by from and to. max entries at most; count: how many there are. */
+ppl_status ppl_plan_links(const ppl_plan *p, ppl_link_load *out, int32_t max, int32_t *count);
+/* Chrome trace of the last simulation. */
+ppl_status ppl_plan_write_trace(const ppl_plan *p, const char *path);
 
 /* ---- trace --------------------------------------------------------------------------------------------------------- */
 
@@ -331,6 +360,8 @@ ppl_status ppl_run_trial_begin(ppl_run *r, const ppl_schedule *schedule);
 ppl_status ppl_run_trial_end(ppl_run *r);
 int64_t ppl_run_step(const ppl_run *r);         /* the next step: those done, before a loaded checkpoint too */
 const ppl_plan *ppl_run_plan(const ppl_run *r); /* borrowed until the schedule changes */
+/* Between steps: ppl_plan_simulate of the plan that the run goes by. */
+ppl_status ppl_run_simulate(ppl_run *r, const ppl_costs *costs, int32_t steps, ppl_sim_result *out);
 
 typedef struct ppl_step_record {
     int64_t step;

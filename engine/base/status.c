@@ -73,10 +73,24 @@ static const struct {
     const char *name;
     size_t bytes;
 } struct_sizes[] = {
-    SIZE_OF(ppl_type),        SIZE_OF(ppl_attrs),       SIZE_OF(ppl_param_spec),        SIZE_OF(ppl_action),
-    SIZE_OF(ppl_task),        SIZE_OF(ppl_costs),       SIZE_OF(ppl_sim_result),        SIZE_OF(ppl_event),
-    SIZE_OF(ppl_step_record), SIZE_OF(ppl_run_options), SIZE_OF(ppl_optimizer_options), SIZE_OF(ppl_stage_stats),
-    SIZE_OF(ppl_rank_stats),  SIZE_OF(ppl_edge_stats),  SIZE_OF(ppl_param_info),        SIZE_OF(ppl_yaml_node),
+    SIZE_OF(ppl_type),
+    SIZE_OF(ppl_attrs),
+    SIZE_OF(ppl_param_spec),
+    SIZE_OF(ppl_action),
+    SIZE_OF(ppl_task),
+    SIZE_OF(ppl_costs),
+    SIZE_OF(ppl_link_cost),
+    SIZE_OF(ppl_link_load),
+    SIZE_OF(ppl_sim_result),
+    SIZE_OF(ppl_event),
+    SIZE_OF(ppl_step_record),
+    SIZE_OF(ppl_run_options),
+    SIZE_OF(ppl_optimizer_options),
+    SIZE_OF(ppl_stage_stats),
+    SIZE_OF(ppl_rank_stats),
+    SIZE_OF(ppl_edge_stats),
+    SIZE_OF(ppl_param_info),
+    SIZE_OF(ppl_yaml_node),
 };
 _Static_assert(sizeof(ppl_task) == 32, "task lists of a million tasks are read in order: keep them small");
 

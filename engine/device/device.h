@@ -20,7 +20,7 @@ typedef struct ppl_device_program ppl_device_program;
 
 typedef struct ppl_device_options {
     int32_t rank, threads;
-    const ppl_costs *costs;        // emulated: seconds of each stage's F, I, W; borrowed
+    const ppl_costs *costs;        // emulated: what programs and links take; borrowed
     const atomic_bool *stop;       // polled by long waits
     int64_t fail_task, stall_task; // emulated: which program_run of this rank, counted from 0, fails or stalls; -1 none
 } ppl_device_options;

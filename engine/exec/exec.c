@@ -109,7 +109,7 @@ static ppl_status tables_make(ppl_exec *e) {
     e->rank = ppl_arena_get(&e->arena, (size_t)e->plan->ranks * sizeof *e->rank);
     e->bells = ppl_arena_get(&e->arena, (size_t)e->plan->ranks * sizeof *e->bells);
     if (!e->rank || !e->bells) return PPL_ERR_MEMORY;
-    enum { SPIN_NS = 100000, SLEEP_NS = 20000000, SLEEP_DELAYED_NS = 20000 }; // nobody rings when a delay is over
+    enum { SPIN_NS = 100000 };
     int32_t threads = e->options.device_options.threads > 1 ? e->options.device_options.threads : 1;
     for (int32_t i = 0; i < e->plan->ranks; i++) {
         ppl_rank *r = &e->rank[i];
@@ -118,7 +118,6 @@ static ppl_status tables_make(ppl_exec *e) {
         r->rank = i;
         r->unvalidated = -1;
         r->spin_ns = e->plan->ranks * threads <= ppl_cpu_cores() ? SPIN_NS : 0;
-        r->sleep_ns = e->options.delay_seed ? SLEEP_DELAYED_NS : SLEEP_NS;
     }
     return ppl_trace_build(e->plan, e->options.trace_steps, &e->trace);
 }
@@ -135,13 +134,15 @@ static ppl_status threads_start(ppl_exec *e) {
 }
 
 static ppl_status links_open(ppl_exec *e) {
+    bool computes = e->options.device->flags & PPL_DEVICE_COMPUTES;
     for (int32_t i = 0; i < PPL_SIDES; i++) {
         ppl_side *s = &e->side[i];
         if (!s->plan) continue;
         ppl_link_options o = {.copies = s->plan->options.copy_links,
                               .bells = e->bells,
                               .delay_seed = e->options.delay_seed,
-                              .delay = e->options.delay};
+                              .delay = e->options.delay,
+                              .costs = computes ? NULL : e->options.device_options.costs};
         PPL_TRY(e->options.link->open(s->plan, &o, s->memory, (void *const *const *)s->reader_memory, &s->link));
     }
     return PPL_OK;

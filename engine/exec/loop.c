@@ -77,7 +77,9 @@ static ppl_status link_wait(ppl_rank *r, const step_run *s, const ppl_task *task
         if (task->kind == PPL_TASK_CREDIT) PPL_TRY(link->credit(s->link, task, s->tick, &done));
         else PPL_TRY(link->receive(s->link, task, task->slot, s->tick, &done));
         if (done) return PPL_OK;
-        PPL_TRY(ppl_rank_pause(r, &begin, seen));
+        int64_t due = task->kind == PPL_TASK_RECEIVE ? link->due(s->link, task, task->slot, s->tick) : 0;
+        if (due) ppl_wait_until(due, &r->exec->stop);
+        PPL_TRY(due ? ppl_rank_go_on(r) : ppl_rank_pause(r, &begin, seen));
     }
 }
 

@@ -6,6 +6,7 @@
 // once into the spare halves of the store, VALIDATE of the next step looks at the norm, and where it asks for clipping all
 // ranks stop there, go back to the old halves, step again with the scale and begin the step anew.
 #include "exec/rank.h"
+#include "sim/costs.h"
 #include <math.h>
 
 static bool stage_uses(const ppl_stage *s, int32_t param) {
@@ -124,6 +125,10 @@ static ppl_status norm_make(ppl_exec *e, ppl_board_slot *slot, int64_t tick, int
     }
     slot->scale = o->clip == PPL_CLIP_STAGE ? 1 : ppl_clip_scale(o, slot->norm);
     e->client.norm(e->client.self, step, slot->norm, slot->scale < 1 || atomic_load(&slot->clipped) == tick + 1);
+    const ppl_costs *c = e->options.device_options.costs;
+    if (c && o->clip == PPL_CLIP_BEFORE &&
+        !(e->options.device->flags & PPL_DEVICE_COMPUTES)) // the sums take a link's time
+        ppl_wait_until(ppl_now() + (int64_t)(ppl_costs_latency(c, e->plan->ranks) * 1e9), &e->stop);
     atomic_store_explicit(&slot->ready, tick + 1, memory_order_release);
     if (o->clip == PPL_CLIP_BEFORE || o->clip == PPL_CLIP_AFTER) ppl_exec_ring_all(e);
     return PPL_OK;

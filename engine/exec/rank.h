@@ -131,7 +131,7 @@ typedef struct ppl_rank {
     int32_t n_params;
     double *scale;    // [chunks]: of the gradients in this step
     int64_t *updates; // [chunks]: since the executor was opened: the newest version, in place updates % versions
-    int64_t spin_ns, sleep_ns;
+    int64_t spin_ns;
     int32_t live, peak_live;
     int64_t unvalidated, unvalidated_step; // tick and step whose norm is still out (PPL_CLIP_AFTER); -1 none
     int64_t meets;                         // meetings it took part in
@@ -171,6 +171,7 @@ void ppl_exec_ring_all(ppl_exec *e);
 // Between two looks at what a rank waits for: spins or sleeps. begin: 0 before the first, kept by the caller. seen: the
 // bell's count before the last look. PPL_ERR_STOPPED when the run stops.
 ppl_status ppl_rank_pause(ppl_rank *r, int64_t *begin, unsigned seen);
+ppl_status ppl_rank_go_on(const ppl_rank *r); // PPL_ERR_STOPPED when the run stops
 static inline unsigned ppl_rank_heard(ppl_rank *r) {
     return atomic_load_explicit(&r->bell.rung, memory_order_acquire);
 }

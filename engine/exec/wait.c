@@ -22,8 +22,14 @@ void ppl_exec_fault(ppl_exec *e, ppl_status status) {
     ppl_exec_ring_all(e);
 }
 
+ppl_status ppl_rank_go_on(const ppl_rank *r) {
+    return atomic_load_explicit(&r->exec->stop, memory_order_relaxed) ? PPL_ERR_STOPPED : PPL_OK;
+}
+
+enum { SLEEP_NS = 20000000 }; // a bell that is rung is never missed; this bounds how late a stop is seen
+
 ppl_status ppl_rank_pause(ppl_rank *r, int64_t *begin, unsigned seen) {
-    if (atomic_load_explicit(&r->exec->stop, memory_order_relaxed)) return PPL_ERR_STOPPED;
+    PPL_TRY(ppl_rank_go_on(r));
     if (r->spin_ns) {
         int64_t now = ppl_now();
         if (!*begin) *begin = now;
@@ -32,7 +38,7 @@ ppl_status ppl_rank_pause(ppl_rank *r, int64_t *begin, unsigned seen) {
             return PPL_OK;
         }
     }
-    ppl_bell_sleep(&r->bell, seen, r->sleep_ns);
+    ppl_bell_sleep(&r->bell, seen, SLEEP_NS);
     return PPL_OK;
 }
 

@@ -22,6 +22,7 @@ typedef struct ppl_link_options {
     ppl_bell *const *bells; // [ranks]: rung when something a rank may wait for has changed
     uint64_t delay_seed;    // not 0: each send becomes visible only after a random delay
     double delay;           // seconds at most
+    const ppl_costs *costs; // not NULL: a value becomes visible when it would be there over links that take so long
 } ppl_link_options;
 
 typedef struct ppl_link_ops {
@@ -40,6 +41,8 @@ typedef struct ppl_link_ops {
     ppl_status (*release)(ppl_link *self, const ppl_task *task, int32_t reader, int64_t step);
     // Forgets all tickets of `step` and later on the edges this rank produces or releases: a rollback begins the step anew.
     ppl_status (*rewind)(ppl_link *self, int32_t rank, int64_t step);
+    // When a pending receive's value, which was sent, becomes visible: ppl_now nanoseconds; 0 when only a bell tells.
+    int64_t (*due)(const ppl_link *self, const ppl_task *task, int32_t reader, int64_t step);
     // The rank that a pending credit or receive waits for, for reports: of several readers, the one furthest behind.
     void (*waits_for)(const ppl_link *self, const ppl_task *task, int64_t step, int32_t *rank);
     double (*sent_at)(const ppl_link *self, const ppl_task *task,

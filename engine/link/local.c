@@ -10,10 +10,11 @@
 // looks at the mark: both in sequentially consistent order, so that one of them sees the other.
 #include "base/random.h"
 #include "link/link.h"
+#include "sim/costs.h"
 
 typedef struct ticket {
     _Alignas(64) atomic_llong count;
-    atomic_llong sent, visible; // full tickets: nanoseconds of the newest send, and from when on it may be seen
+    atomic_llong sent; // full tickets: nanoseconds of the newest send
 } ticket;
 
 typedef struct mark {
@@ -29,6 +30,7 @@ typedef struct local_edge {
     void *const *reader_memory; // [readers]
     ticket *full;               // [buffers]
     ticket *free;               // [readers][buffers]
+    atomic_llong *visible;      // [readers][buffers]: nanoseconds from when on the newest send may be seen
     mark *producer;             // waits for a credit
     mark *reader;               // [readers]: waits for a value
 } local_edge;
@@ -38,6 +40,9 @@ typedef struct local_link {
     ppl_link_options options;
     local_edge *edge;
     int32_t n_edges;
+    bool delays;
+    ppl_cost_links links; // with costs
+    double *link_free;    // [links]: ppl_now seconds; each is its sender's alone
 } local_link;
 
 // Which use of its buffer a task is about, from 0.
@@ -55,6 +60,29 @@ static ticket *free_of(const local_edge *e, int32_t reader, int32_t buffer) {
     return &e->free[reader * e->plan->buffers + buffer];
 }
 
+static ppl_status edge_open(local_link *l, int32_t i) {
+    local_edge *e = &l->edge[i];
+    size_t buffers = (size_t)e->plan->buffers, readers = (size_t)e->plan->n_readers;
+    e->full = ppl_arena_get(&l->arena, buffers * sizeof(ticket));
+    e->free = ppl_arena_get(&l->arena, buffers * readers * sizeof(ticket));
+    e->visible = ppl_arena_get(&l->arena, buffers * readers * sizeof *e->visible);
+    e->producer = ppl_arena_get(&l->arena, sizeof(mark));
+    e->reader = ppl_arena_get(&l->arena, readers * sizeof(mark));
+    return e->full && e->free && e->visible && e->producer && e->reader ? PPL_OK : PPL_ERR_MEMORY;
+}
+
+// Links that take no time are left as they are.
+static ppl_status costs_open(local_link *l, const ppl_plan *plan) {
+    if (!l->options.costs) return PPL_OK;
+    PPL_TRY(ppl_cost_links_build(&l->arena, "links", plan, l->options.costs, &l->links));
+    bool takes = false;
+    for (int32_t i = 0; i < l->links.count; i++) takes |= l->links.link[i].latency > 0 || l->links.link[i].per_byte > 0;
+    if (!takes) l->options.costs = NULL;
+    l->delays |= takes;
+    l->link_free = ppl_arena_get(&l->arena, (size_t)l->links.count * sizeof *l->link_free);
+    return l->link_free ? PPL_OK : PPL_ERR_MEMORY;
+}
+
 static ppl_status local_open(const ppl_plan *plan, const ppl_link_options *options, void *const *memory,
                              void *const *const *reader_memory, ppl_link **out) {
     local_link *l = ppl_alloc(sizeof *l);
@@ -62,7 +90,9 @@ static ppl_status local_open(const ppl_plan *plan, const ppl_link_options *optio
     l->options = *options;
     l->n_edges = plan->stages->n_edges;
     l->edge = ppl_arena_get(&l->arena, (size_t)l->n_edges * sizeof *l->edge);
+    ppl_status st = PPL_ERR_MEMORY;
     if (!l->edge) goto fail;
+    l->delays = options->delay_seed != 0;
     for (int32_t i = 0; i < l->n_edges; i++) {
         local_edge *e = &l->edge[i];
         *e = (local_edge){.plan = &plan->edge[i],
@@ -73,19 +103,15 @@ static ppl_status local_open(const ppl_plan *plan, const ppl_link_options *optio
                           .stride = ppl_link_stride(&plan->stages->edges[i]),
                           .memory = memory[i],
                           .reader_memory = reader_memory[i]};
-        size_t buffers = (size_t)e->plan->buffers;
-        e->full = ppl_arena_get(&l->arena, buffers * sizeof(ticket));
-        e->free = ppl_arena_get(&l->arena, buffers * (size_t)e->plan->n_readers * sizeof(ticket));
-        e->producer = ppl_arena_get(&l->arena, sizeof(mark));
-        e->reader = ppl_arena_get(&l->arena, (size_t)e->plan->n_readers * sizeof(mark));
-        if (!e->full || !e->free || !e->producer || !e->reader) goto fail;
+        PPL_GOTO(edge_open(l, i));
     }
+    PPL_GOTO(costs_open(l, plan));
     *out = (ppl_link *)l;
     return PPL_OK;
 fail:
     ppl_arena_clear(&l->arena);
     ppl_free(l);
-    return PPL_ERR_MEMORY;
+    return st;
 }
 
 static void local_close(ppl_link *self) {
@@ -128,13 +154,34 @@ static int64_t delay_of(const ppl_link_options *o, const ppl_task *task, int64_t
     return (int64_t)(ppl_unit(bits[0]) * o->delay * 1e9);
 }
 
+static atomic_llong *visible_of(const local_edge *e, int32_t reader, int32_t buffer) {
+    return &e->visible[reader * e->plan->buffers + buffer];
+}
+
+// Notes from when on each reader may see what is sent now.
+static void delay_send(local_link *l, const ppl_task *task, int32_t buffer, int64_t step, int64_t now) {
+    const local_edge *e = &l->edge[task->edge];
+    for (int32_t i = 0; i < e->plan->n_readers; i++) {
+        int64_t when = l->options.delay_seed ? now + delay_of(&l->options, task, step) : now;
+        int32_t at = l->options.costs ? l->links.of[task->edge][i] : -1;
+        if (at >= 0) {
+            double jitter = ppl_costs_message_jitter(l->options.costs, step, task->edge, i, task->sequence);
+            double there = ppl_cost_link_send(&l->links.link[at], l->links.bytes[task->edge], jitter,
+                                              (double)when * 1e-9, &l->link_free[at]);
+            when = (int64_t)(there * 1e9);
+        }
+        atomic_store_explicit(visible_of(e, i, buffer), when, memory_order_relaxed);
+    }
+}
+
 static ppl_status local_send(ppl_link *self, const ppl_task *task, int64_t step) {
     local_link *l = (local_link *)self;
     const local_edge *e = &l->edge[task->edge];
-    ticket *full = &e->full[buffer_of(e, task, step)];
-    int64_t now = ppl_now(), visible = l->options.delay_seed ? now + delay_of(&l->options, task, step) : now;
+    int32_t buffer = buffer_of(e, task, step);
+    ticket *full = &e->full[buffer];
+    int64_t now = ppl_now();
     atomic_store_explicit(&full->sent, now, memory_order_relaxed);
-    atomic_store_explicit(&full->visible, visible, memory_order_relaxed);
+    if (l->delays) delay_send(l, task, buffer, step, now);
     atomic_store(&full->count, use_of(e, task, step) + 1);
     for (int32_t i = 0; i < e->plan->n_readers; i++)
         if (atomic_load(&e->reader[i].waits)) ppl_bell_ring(l->options.bells[e->plan->reader_rank[i]]);
@@ -149,21 +196,35 @@ static ppl_status local_release(ppl_link *self, const ppl_task *task, int32_t re
     return PPL_OK;
 }
 
-static bool is_full(const local_link *l, const ticket *full, int64_t use) {
-    if (atomic_load(&full->count) <= use) return false;
-    return !l->options.delay_seed || ppl_now() >= atomic_load_explicit(&full->visible, memory_order_relaxed);
+static bool is_sent(const local_edge *e, int32_t buffer, int64_t use) {
+    return atomic_load(&e->full[buffer].count) > use;
+}
+
+// From when on the reader may see what was sent, ppl_now nanoseconds.
+static int64_t visible_at(const local_edge *e, int32_t reader, int32_t buffer) {
+    return atomic_load_explicit(visible_of(e, reader, buffer), memory_order_relaxed);
+}
+
+static bool is_full(const local_link *l, const local_edge *e, int32_t reader, int32_t buffer, int64_t use) {
+    return is_sent(e, buffer, use) && (!l->delays || ppl_now() >= visible_at(e, reader, buffer));
+}
+
+static int64_t local_due(const ppl_link *self, const ppl_task *task, int32_t reader, int64_t step) {
+    const local_link *l = (const local_link *)self;
+    const local_edge *e = &l->edge[task->edge];
+    int32_t buffer = buffer_of(e, task, step);
+    return l->delays && is_sent(e, buffer, use_of(e, task, step)) ? visible_at(e, reader, buffer) : 0;
 }
 
 static ppl_status local_receive(ppl_link *self, const ppl_task *task, int32_t reader, int64_t step, bool *done) {
     const local_link *l = (local_link *)self;
     const local_edge *e = &l->edge[task->edge];
     int32_t buffer = buffer_of(e, task, step);
-    const ticket *full = &e->full[buffer];
     int64_t use = use_of(e, task, step);
-    *done = is_full(l, full, use);
+    *done = is_full(l, e, reader, buffer, use);
     if (!*done) {
         mark_set(&e->reader[reader], 1);
-        *done = is_full(l, full, use);
+        *done = is_full(l, e, reader, buffer, use);
     }
     if (*done) mark_set(&e->reader[reader], 0);
     if (!*done || !e->reader_memory[reader]) return PPL_OK;
@@ -218,6 +279,7 @@ const ppl_link_ops ppl_link_local = {
     .receive = local_receive,
     .release = local_release,
     .rewind = local_rewind,
+    .due = local_due,
     .waits_for = local_waits_for,
     .sent_at = local_sent_at,
 };

@@ -43,6 +43,7 @@ fail:
 void ppl_plan_close(ppl_plan *p) {
     if (!p) return;
     ppl_trace_free(p->trace);
+    ppl_free(p->load);
     ppl_schedule_close(p->actions);
     ppl_stages_free(p->owned_stages);
     ppl_arena_clear(&p->arena);

@@ -89,7 +89,9 @@ struct ppl_plan {
     ppl_stage_layout *layout; // [stages]; place is NULL in abstract plans
     ppl_edge_plan *edge;      // [stages->n_edges]
     struct ppl_trace *trace;  // of the last simulation; NULL
-    ppl_schedule *actions;    // a copy of the schedule, for printing and marking
+    ppl_link_load *load;      // [n_load]: likewise
+    int32_t n_load;
+    ppl_schedule *actions; // a copy of the schedule, for printing and marking
 };
 
 // Compiles and proves. borrows stages for the plan's life; copies what it needs of the schedule.

@@ -100,3 +100,16 @@ ppl_status ppl_plan_events(const ppl_plan *p, int32_t step, ppl_event *events, i
     if (!p->trace) return ppl_fail(PPL_ERR_ARG, "plan %s: no events, want ppl_plan_simulate before", p->schedule);
     return ppl_trace_events(p->trace, step, events, max, count);
 }
+
+ppl_status ppl_plan_links(const ppl_plan *p, ppl_link_load *out, int32_t max, int32_t *count) {
+    *count = 0;
+    if (!p->trace) return ppl_fail(PPL_ERR_ARG, "plan %s: no links, want ppl_plan_simulate before", p->schedule);
+    for (int32_t i = 0; i < p->n_load && i < max; i++) out[i] = p->load[i];
+    *count = p->n_load;
+    return PPL_OK;
+}
+
+ppl_status ppl_plan_write_trace(const ppl_plan *p, const char *path) {
+    if (!p->trace) return ppl_fail(PPL_ERR_ARG, "plan %s: no trace, want ppl_plan_simulate before", p->schedule);
+    return ppl_trace_write(p->trace, path);
+}

@@ -1,1 +1,1 @@
-src += engine/sim/simulate.c
+src += engine/sim/costs.c engine/sim/simulate.c

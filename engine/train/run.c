@@ -3,6 +3,7 @@
 #include "train/run.h"
 #include "base/clock.h"
 #include "schedule/schedule.h"
+#include "sim/costs.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -15,14 +16,8 @@ static int32_t at_least_one(int32_t n) {
 
 static ppl_status copy_costs(ppl_run *r, const ppl_costs *from) {
     ppl_costs *to = ppl_arena_get(&r->arena, sizeof *to);
-    size_t n = (size_t)r->options.stages, bytes = n * sizeof(double);
-    double *numbers = ppl_arena_get(&r->arena, 3 * bytes);
-    if (!to || !numbers) return PPL_ERR_MEMORY;
-    memcpy(numbers, from->f, bytes);
-    memcpy(numbers + n, from->i, bytes);
-    memcpy(numbers + 2 * n, from->w, bytes);
-    *to = (ppl_costs){
-        .f = numbers, .i = numbers + n, .w = numbers + 2 * n, .latency = from->latency, .update = from->update};
+    if (!to) return PPL_ERR_MEMORY;
+    PPL_TRY(ppl_costs_copy(&r->arena, from, r->options.stages, to));
     r->options.costs = to;
     return PPL_OK;
 }
@@ -287,6 +282,10 @@ ppl_status ppl_run_use_schedule(ppl_run *r, const ppl_schedule *schedule) {
 
 int64_t ppl_run_step(const ppl_run *r) {
     return r->step;
+}
+
+ppl_status ppl_run_simulate(ppl_run *r, const ppl_costs *costs, int32_t steps, ppl_sim_result *out) {
+    return ppl_plan_simulate(r->engine.plan, costs, steps, out);
 }
 
 const ppl_plan *ppl_run_plan(const ppl_run *r) {

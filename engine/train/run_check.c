@@ -1,6 +1,7 @@
 // run_check.c - what a run is asked for, judged before anything is built: each option by name, the schedule against them,
 // the data against the graph. Before: a script's trainer. After: run.c.
 #include "schedule/schedule.h"
+#include "sim/costs.h"
 #include "train/optimizer.h"
 #include "train/run.h"
 #include <inttypes.h>
@@ -18,19 +19,6 @@ static ppl_status seconds(const char *name, double is) {
     return ppl_fail(PPL_ERR_ARG, "run: %s is %g, want seconds from 0", name, is);
 }
 
-static ppl_status check_costs(const ppl_run_options *o) {
-    const ppl_costs *c = o->costs;
-    if (!c || !c->f || !c->i || !c->w)
-        return ppl_fail(PPL_ERR_ARG, "run: device emulated without costs, want seconds of each stage's F, I and W");
-    for (int32_t s = 0; s < o->stages; s++) {
-        PPL_TRY(seconds("costs.f", c->f[s]));
-        PPL_TRY(seconds("costs.i", c->i[s]));
-        PPL_TRY(seconds("costs.w", c->w[s]));
-    }
-    PPL_TRY(seconds("costs.latency", c->latency));
-    return seconds("costs.update", c->update);
-}
-
 ppl_status ppl_run_check_options(const ppl_run_options *o, const ppl_graph *g) {
     const ppl_device_ops *device = NULL;
     if (!o->device) return ppl_fail(PPL_ERR_ARG, "run: no device is named, want \"cpu\"");
@@ -44,7 +32,7 @@ ppl_status ppl_run_check_options(const ppl_run_options *o, const ppl_graph *g) {
     PPL_TRY(seconds("delay", o->delay));
     PPL_TRY(seconds("stall_seconds", o->stall_seconds));
     PPL_TRY(ppl_optimizer_check(&o->optimizer));
-    if (!(device->flags & PPL_DEVICE_COMPUTES)) return check_costs(o);
+    if (!(device->flags & PPL_DEVICE_COMPUTES)) return ppl_costs_check("run: device emulated", o->costs, o->stages);
     if (g->dtype == PPL_F64 && device != &ppl_device_reference)
         return ppl_fail(PPL_ERR_ARG, "run: a graph of f64 on device %s, want device reference", o->device);
     return PPL_OK;

@@ -1,6 +1,7 @@
 // test_exec.c - the task loop over chains of stages on the emulated device: every order of work, shared and copying links,
 // delays, faults and stalls at every place, interrupts, evaluation in between.
 #include "exec/fake.h"
+#include "sim/costs.h"
 #include <dirent.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -301,6 +302,81 @@ static void test_costs(void **state) {
     chain_close(&c);
 }
 
+// Every task of a run against what costs say it takes at least; a loaded machine may take longer.
+static void assert_takes(const chain *c, const ppl_costs *costs, int64_t step, const ppl_event *e, int64_t count) {
+    double transfer = costs->unit_bytes / costs->bandwidth;
+    for (int64_t n = 0; n < count; n++) {
+        double seconds = e[n].end - e[n].begin;
+        if (e[n].kind == PPL_TASK_F || e[n].kind == PPL_TASK_I || e[n].kind == PPL_TASK_W) {
+            int32_t phase = e[n].kind == PPL_TASK_F ? PPL_PHASE_F : e[n].kind == PPL_TASK_I ? PPL_PHASE_I : PPL_PHASE_W;
+            double least = costs->f[0] * ppl_costs_program_jitter(costs, step, e[n].stage, phase, e[n].microbatch);
+            assert_true(seconds >= least - 1e-6);
+        }
+        if (e[n].kind != PPL_TASK_RECEIVE) continue;
+        int32_t sequence = c->plan->edge[e[n].edge].order[e[n].microbatch];
+        double jitter = ppl_costs_message_jitter(costs, step, e[n].edge, 0, sequence);
+        for (int64_t k = 0; k < count; k++)
+            if (e[k].kind == PPL_TASK_SEND && e[k].edge == e[n].edge && e[k].microbatch == e[n].microbatch)
+                assert_true(e[n].end >= e[k].begin + (costs->latency + transfer) * jitter - 1e-5);
+    }
+}
+
+static void test_links(void **state) {
+    (void)state;
+    double part[FAKE_RANKS];
+    for (int32_t i = 0; i < FAKE_RANKS; i++) part[i] = 2e-4;
+    ppl_costs costs = {.f = part,
+                       .i = part,
+                       .w = part,
+                       .latency = 3e-4,
+                       .bandwidth = 1e6,
+                       .unit_bytes = 200,
+                       .jitter = 0.5,
+                       .jitter_seed = 3};
+    static const struct {
+        int32_t order, p, m, clip;
+    } cases[] = {{ORDER_ZB_H1, 4, 6, PPL_CLIP_BEFORE}, {ORDER_1F1B, 64, 8, PPL_CLIP_NONE}};
+    for (size_t i = 0; i < 2; i++) {
+        chain c = chain_of(schedule_make(cases[i].order, cases[i].p, cases[i].m, 1), false, false);
+        fake f;
+        ppl_exec_client client = fake_client(&f, cases[i].clip);
+        ppl_exec_options o = fake_options(NULL);
+        o.device_options.costs = &costs;
+        ppl_exec *e;
+        int64_t done, count;
+        OK(ppl_exec_open(c.plan, NULL, &o, &client, &e));
+        OK(ppl_exec_steps(e, 0, 2, &done));
+        assert_told(&c, &f, 2);
+        static ppl_event events[1 << 15];
+        for (int64_t step = 0; step < 2; step++) {
+            OK(ppl_trace_events(ppl_exec_trace(e), step, events, 1 << 15, &count));
+            assert_takes(&c, &costs, step, events, count);
+        }
+        ppl_exec_close(e);
+        chain_close(&c);
+    }
+}
+
+// A rank that fails ends the waits for messages that would take forever.
+static void test_links_stop(void **state) {
+    (void)state;
+    const double part[] = {1e-3, 1e-3};
+    ppl_costs costs = {.f = part, .i = part, .w = part, .latency = 1e6};
+    chain c = chain_of(schedule_make(ORDER_GPIPE, 2, 4, 1), false, false);
+    fake f;
+    ppl_exec_client client = fake_client(&f, PPL_CLIP_NONE);
+    ppl_exec_options o = fake_options(NULL);
+    o.device_options.costs = &costs;
+    o.fail_rank = 0, o.fail_task = 2;
+    ppl_exec *e;
+    int64_t done;
+    OK(ppl_exec_open(c.plan, NULL, &o, &client, &e));
+    assert_int_equal(ppl_exec_steps(e, 0, 1, &done), PPL_ERR_DEVICE);
+    assert_non_null(strstr(ppl_error(), "rank 0, stage 0, microbatch 2: program 2 of the rank fails, as asked for"));
+    ppl_exec_close(e);
+    chain_close(&c);
+}
+
 static void test_refusals(void **state) {
     (void)state;
     chain c = chain_of(schedule_make(ORDER_1F1B, 2, 2, 1), false, false);
@@ -319,9 +395,10 @@ static void test_refusals(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_orders),    cmocka_unit_test(test_many_ranks), cmocka_unit_test(test_delays),
-        cmocka_unit_test(test_forward),   cmocka_unit_test(test_faults),     cmocka_unit_test(test_stall),
-        cmocka_unit_test(test_interrupt), cmocka_unit_test(test_costs),      cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_orders),     cmocka_unit_test(test_many_ranks), cmocka_unit_test(test_delays),
+        cmocka_unit_test(test_forward),    cmocka_unit_test(test_faults),     cmocka_unit_test(test_stall),
+        cmocka_unit_test(test_interrupt),  cmocka_unit_test(test_costs),      cmocka_unit_test(test_links),
+        cmocka_unit_test(test_links_stop), cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

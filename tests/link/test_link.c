@@ -2,6 +2,7 @@
 // a producer and a reader on threads of their own.
 #include "base/random.h"
 #include "link/link.h"
+#include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -31,7 +32,7 @@ typedef struct hand {
     ppl_link *link;
 } hand;
 
-static void hand_open(hand *h, bool copies, uint64_t delay_seed, double delay) {
+static void hand_open_costs(hand *h, bool copies, uint64_t delay_seed, double delay, const ppl_costs *costs) {
     memset(h, 0, sizeof *h);
     static const int32_t order[MICROBATCHES] = {1, 0, 2, 4, 3}; // microbatch 1 is made before microbatch 0
     memcpy(h->order, order, sizeof order);
@@ -53,8 +54,13 @@ static void hand_open(hand *h, bool copies, uint64_t delay_seed, double delay) {
                          .stage_rank = h->stage_rank};
     h->memory_of[0] = h->memory;
     h->own_table[0] = h->own_of;
-    ppl_link_options o = {.copies = copies, .bells = h->bells, .delay_seed = delay_seed, .delay = delay};
+    ppl_link_options o = {
+        .copies = copies, .bells = h->bells, .delay_seed = delay_seed, .delay = delay, .costs = costs};
     OK(ppl_link_local.open(&h->plan, &o, h->memory_of, h->own_table, &h->link));
+}
+
+static void hand_open(hand *h, bool copies, uint64_t delay_seed, double delay) {
+    hand_open_costs(h, copies, delay_seed, delay, NULL);
 }
 
 static ppl_task task_of(const hand *h, int32_t kind, int32_t microbatch) {
@@ -188,6 +194,55 @@ static void test_delay(void **state) {
     assert_true(late >= 6); // of eight delays of up to 5 ms, most are seen to be pending
 }
 
+static double due(hand *h, int32_t mb, int32_t reader) {
+    ppl_task t = task_of(h, PPL_TASK_RECEIVE, mb);
+    return (double)ppl_link_local.due(h->link, &t, reader, 0) * 1e-9;
+}
+
+// Links with costs: the message takes its link after the one before it, to each reader over the reader's own link.
+static void test_costs(void **state) {
+    (void)state;
+    hand h;
+    // 240 bytes a message: 100 seconds to rank 1, 1 to rank 2 on another node.
+    ppl_costs costs = {.latency = 30,
+                       .bandwidth = 2.4,
+                       .between_latency = 0,
+                       .between_bandwidth = 240,
+                       .node_ranks = 2,
+                       .unit_bytes = 10};
+    hand_open_costs(&h, false, 0, 0, &costs);
+    assert_float_equal(due(&h, made[0], 1), 0, 0); // nobody knows yet
+    double begin = ppl_clock();
+    send(&h, made[0], 0);
+    send(&h, made[1], 0);
+    double end = ppl_clock();
+    assert_false(receive(&h, made[0], 1, 0));
+    assert_false(receive(&h, made[1], 1, 0));
+    double first = due(&h, made[0], 1), second = due(&h, made[1], 1);
+    assert_true(first >= begin + 130 - 1e-6 && first <= end + 130 + 1e-6);
+    assert_true(fabs(second - first - 100) < 1e-6);
+    first = due(&h, made[0], 2), second = due(&h, made[1], 2);
+    assert_true(first >= begin + 1 - 1e-6 && first <= end + 1 + 1e-6);
+    assert_true(fabs(second - first - 1) < 1e-6);
+    ppl_wait_until((int64_t)(first * 1e9) + 1, NULL);
+    assert_true(receive(&h, made[0], 2, 0));
+    assert_false(receive(&h, made[0], 1, 0));
+    ppl_link_local.close(h.link);
+
+    costs = (ppl_costs){.update = 1}; // links that take no time: values are there at once
+    hand_open_costs(&h, false, 0, 0, &costs);
+    send(&h, made[0], 0);
+    assert_true(receive(&h, made[0], 1, 0));
+    ppl_link_local.close(h.link);
+
+    costs = (ppl_costs){.bandwidth = 1};
+    ppl_link_options o = {.bells = h.bells, .costs = &costs};
+    assert_int_equal(ppl_link_local.open(&h.plan, &o, h.memory_of, h.own_table, &h.link), PPL_ERR_ARG);
+    assert_string_equal(ppl_error(),
+                        "links: the link from rank 0 to rank 1 has a bandwidth, and no model says how large a "
+                        "message is, want its bytes");
+}
+
 // ---- two threads ----
 
 enum { STEPS = 400 };
@@ -246,7 +301,8 @@ static void test_threads(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tickets), cmocka_unit_test(test_credits), cmocka_unit_test(test_copies),
-        cmocka_unit_test(test_rewind),  cmocka_unit_test(test_delay),   cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_rewind),  cmocka_unit_test(test_delay),   cmocka_unit_test(test_costs),
+        cmocka_unit_test(test_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

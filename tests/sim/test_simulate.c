@@ -167,11 +167,11 @@ static void test_refusals(void **state) {
     FAILS(PPL_ERR_ARG, "plan 1f1b: no events, want ppl_plan_simulate before", ppl_plan_events(p, 0, NULL, 0, &count));
     FAILS(PPL_ERR_ARG, "simulation: 0 steps, want at least 1",
           ppl_plan_simulate(p, &(ppl_costs){.f = good, .i = good, .w = good}, 0, &r));
-    FAILS(PPL_ERR_ARG, "simulation: stage 1's W takes -1 seconds, want a number from 0",
+    FAILS(PPL_ERR_ARG, "simulation: stage 1's W takes -1 seconds, want 0 to 9e+09",
           ppl_plan_simulate(p, &(ppl_costs){.f = good, .i = good, .w = bad}, 1, &r));
-    FAILS(PPL_ERR_ARG, "simulation: a latency of inf seconds, want a number from 0",
+    FAILS(PPL_ERR_ARG, "simulation: a latency of inf seconds, want 0 to 9e+09",
           ppl_plan_simulate(p, &(ppl_costs){.f = good, .i = good, .w = good, .latency = HUGE_VAL}, 1, &r));
-    FAILS(PPL_ERR_ARG, "simulation: an update takes -2 seconds, want a number from 0",
+    FAILS(PPL_ERR_ARG, "simulation: an update takes -2 seconds, want 0 to 9e+09",
           ppl_plan_simulate(p, &(ppl_costs){.f = good, .i = good, .w = good, .update = -2}, 1, &r));
     ppl_plan_close(p);
     ppl_schedule_close(s);

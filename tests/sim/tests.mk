@@ -1,1 +1,1 @@
-tests += tests/sim/test_simulate.c tests/sim/test_flow.c
+tests += tests/sim/test_simulate.c tests/sim/test_links.c tests/sim/test_flow.c

@@ -74,7 +74,7 @@ static void test_options_refused(void **state) {
     o.device = NULL;
     test_refused(ppl_run_open(&o, t.graph, t.schedule, t.data, &r), PPL_ERR_ARG, "no device");
     o.device = "emulated";
-    test_refused(ppl_run_open(&o, t.graph, t.schedule, t.data, &r), PPL_ERR_ARG, "emulated without costs");
+    test_refused(ppl_run_open(&o, t.graph, t.schedule, t.data, &r), PPL_ERR_ARG, "emulated: no costs");
     o.device = "cpu";
     test_refused(ppl_run_open(&o, NULL, t.schedule, t.data, &r), PPL_ERR_ARG, "want all four");
     ppl_schedule_set_weights(t.schedule, PPL_WEIGHTS_STASH);

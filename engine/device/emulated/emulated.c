@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "device/host.h"
 #include "graph/graph.h"
+#include "sim/costs.h"
 #include <stdlib.h>
 
 struct ppl_device {
@@ -104,7 +105,9 @@ static ppl_status emulated_program_run(ppl_device *self, ppl_device_program *pro
     if (!o->costs) return take(self, 0);
     const double *const seconds[PPL_PHASES] = {
         [PPL_PHASE_F] = o->costs->f, [PPL_PHASE_I] = o->costs->i, [PPL_PHASE_W] = o->costs->w};
-    return take(self, seconds[p->phase] ? seconds[p->phase][p->stage] : 0);
+    if (!seconds[p->phase]) return take(self, 0);
+    double jitter = ppl_costs_program_jitter(o->costs, run->env->step, p->stage, p->phase, run->microbatch);
+    return take(self, seconds[p->phase][p->stage] * jitter);
 }
 
 // The table gives the time of a whole stage's step: the first of its parameters takes it.
