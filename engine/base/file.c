@@ -29,16 +29,38 @@ ppl_status ppl_make_directory(const char *path) {
     return PPL_OK;
 }
 
-// A link's target is what is written; what is there and no file (a device, a pipe) is written in place, not replaced.
+static ppl_status too_long(const char *path) {
+    return ppl_fail(PPL_ERR_IO, "%.80s...: the name is too long", path);
+}
+
+// Where f->target is a link: its target instead.
+static ppl_status follow_link(ppl_new_file *f, bool *followed) {
+    char to[PATH_BYTES], joined[2 * PATH_BYTES];
+    ssize_t n = readlink(f->target, to, sizeof to - 1);
+    *followed = n >= 0;
+    if (n < 0) return PPL_OK; // no link
+    to[n] = 0;
+    const char *name = strrchr(f->target, '/');
+    int folder = to[0] == '/' || !name ? 0 : (int)(name + 1 - f->target);
+    int used = snprintf(joined, sizeof joined, "%.*s%s", folder, f->target, to);
+    if (used < 0 || (size_t)used >= sizeof f->target) return too_long(f->path);
+    memcpy(f->target, joined, (size_t)used + 1);
+    return PPL_OK;
+}
+
+// A link's target is what is written, there or not; what is there and no file (a device, a pipe) is written in place, not
+// replaced.
 static ppl_status find_target(ppl_new_file *f, const char *path) {
+    enum { MOST_LINKS = 40 };
     struct stat s;
     f->path = path;
     f->in_place = stat(path, &s) == 0 && !S_ISREG(s.st_mode);
-    if (!realpath(path, f->target)) {
-        int n = snprintf(f->target, sizeof f->target, "%s", path);
-        if (n < 0 || (size_t)n >= sizeof f->target) return ppl_fail(PPL_ERR_IO, "%.80s...: the name is too long", path);
-    }
-    return PPL_OK;
+    if (realpath(path, f->target)) return PPL_OK;
+    int n = snprintf(f->target, sizeof f->target, "%s", path);
+    if (n < 0 || (size_t)n >= sizeof f->target) return too_long(path);
+    bool followed = true;
+    for (int i = 0; followed && i < MOST_LINKS; i++) PPL_TRY(follow_link(f, &followed));
+    return followed ? ppl_fail(PPL_ERR_IO, "%s: cannot be written: %s", path, strerror(ELOOP)) : PPL_OK;
 }
 
 ppl_status ppl_new_file_open(ppl_new_file *f, const char *path) {
@@ -49,7 +71,7 @@ ppl_status ppl_new_file_open(ppl_new_file *f, const char *path) {
         return PPL_OK;
     }
     int n = snprintf(f->temporary, sizeof f->temporary, "%s.%ld.tmp", f->target, (long)getpid());
-    if (n < 0 || (size_t)n >= sizeof f->temporary) return ppl_fail(PPL_ERR_IO, "%.80s...: the name is too long", path);
+    if (n < 0 || (size_t)n >= sizeof f->temporary) return too_long(path);
     f->fd = open(f->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (f->fd < 0) return ppl_fail(PPL_ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
     return PPL_OK;

@@ -142,6 +142,15 @@ static void test_links_and_devices(void **state) {
     assert_true(S_ISLNK(s.st_mode));
     assert_int_equal(stat(file, &s), 0);
     assert_int_equal(s.st_size, 5);
+    unlink(file); // a link to nothing: what it names is made
+    assert_int_equal(ppl_write_file(link, "again", 5), PPL_OK);
+    assert_int_equal(lstat(link, &s), 0);
+    assert_true(S_ISLNK(s.st_mode));
+    assert_int_equal(stat(file, &s), 0);
+    unlink(link);
+    assert_int_equal(symlink("link", link), 0); // to itself
+    assert_int_equal(ppl_write_file(link, "never", 5), PPL_ERR_IO);
+    assert_non_null(strstr(ppl_error(), "cannot be written: Too many levels of symbolic links"));
     unlink(link);
     assert_int_equal(mkfifo(link, 0600), 0);
     int reader = open(link, O_RDONLY | O_NONBLOCK);
