@@ -61,16 +61,21 @@ local function recorder(where, shape, rank, own, watch)
     local limit = action_limit(#own, m)
     local s = { ranks = shape.ranks, rank = rank, stages = shape.stages, chunks = #own, microbatches = m, options = shape.options }
     local function place() return ('%s, rank %d, position %d'):format(where, rank, #list) end
-    local function add(kind, microbatch, chunk)
-        if watch then watch(#list) end
-        chunk = chunk == nil and 0 or chunk
+    -- Fails where an action is none; called only then, since a list may have a million of them.
+    local function refuse(kind, microbatch, chunk)
         local at = ('%s: %s'):format(place(), kind)
         if microbatch == s then fail('%s: is called with a colon, want a dot: s.%s(5)', at, kind) end
         check.integer(at .. ': the microbatch', microbatch, 0, m - 1)
         check.integer(at .. ': the chunk', chunk, 0, #own - 1)
-        if #list >= limit then
-            fail('%s: has more than %d actions and goes on, want the actions of %d stage%s and %d microbatches: does it end?',
-                place(), limit, #own, #own == 1 and '' or 's', m)
+        fail('%s: has more than %d actions and goes on, want the actions of %d stage%s and %d microbatches: does it end?',
+            place(), limit, #own, #own == 1 and '' or 's', m)
+    end
+    local function add(kind, microbatch, chunk)
+        if watch then watch(#list) end
+        chunk = chunk == nil and 0 or chunk
+        if type(microbatch) ~= 'number' or microbatch % 1 ~= 0 or microbatch < 0 or microbatch >= m or type(chunk) ~= 'number'
+            or not own[chunk + 1] or #list >= limit then
+            refuse(kind, microbatch, chunk)
         end
         list[#list + 1] = { kind = kind, stage = own[chunk + 1], microbatch = microbatch, overlap = 0 }
         return #list

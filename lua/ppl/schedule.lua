@@ -9,6 +9,7 @@ local placement = require 'ppl.placement'
 local timeline = require 'ppl.timeline'
 
 local lib = capi.lib
+local MOST_FORWARDS = 2 ^ 19 -- of a step: more are a slip of the hand, and would take minutes and gigabytes
 local schedule = {}
 local Schedule = {}
 Schedule.__index = Schedule
@@ -216,12 +217,13 @@ end
 
 -- Hands each rank's list to the engine.
 local function add_actions(self, where, handle, shape)
-    local lists = self.build and self.build(self, where, shape)
+    local lists, kinds = self.build and self.build(self, where, shape), {}
+    for _, kind in ipairs { 'F', 'B', 'I', 'W' } do kinds[kind] = capi.const['PPL_' .. kind] end
     for rank = 0, shape.ranks - 1 do
         local list = lists and lists[rank + 1]
             or actions.of_rank(where, self.rank, shape, rank, placement.own(shape.stage_rank, rank))
         for _, action in ipairs(list) do
-            lib.schedule_add(handle, rank, capi.const['PPL_' .. action.kind], action.stage, action.microbatch, action.overlap or 0)
+            lib.schedule_add(handle, rank, kinds[action.kind], action.stage, action.microbatch, action.overlap or 0)
         end
     end
 end
@@ -232,6 +234,9 @@ function schedule.compile(description, options)
     local ranks = check.integer(where .. ': ranks', options.ranks, 1)
     local m = check.integer(where .. ': microbatches', options.microbatches, 1)
     local stages, about = ranks * description.chunks, about_of(description)
+    if stages * m > MOST_FORWARDS then
+        fail('%s: %d stages times %d microbatches are %.0f forwards, want %d at most', about, stages, m, stages * m, MOST_FORWARDS)
+    end
     local least = count(description, 'least_microbatches', ranks, m)
     if least and m < least then fail('%s: %d microbatches on %d ranks, want %d at least', about, m, ranks, least) end
     local shape = { ranks = ranks, stages = stages, microbatches = m, options = description.options,
