@@ -223,7 +223,7 @@ static ppl_status run(sim *s, ppl_sim_result *out) {
     while (s->walk.n_ready) run_rank(s, s->walk.ready[--s->walk.n_ready]);
     if (s->step_end[1] > PPL_COSTS_LONGEST)
         return ppl_fail(PPL_ERR_ARG,
-                        "simulation: %d steps take %g seconds, want %g at most: lower costs, or fewer steps", s->steps,
+                        "simulation: the steps take %g seconds, want %g at most: lower costs, or fewer steps",
                         s->step_end[1], PPL_COSTS_LONGEST);
     for (int32_t k = s->trace->steps; k > 0; k--) ppl_trace_done(s->trace, s->steps - k);
     sum_up(s, out);

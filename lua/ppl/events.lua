@@ -1,5 +1,6 @@
 -- events.lua - a step's tasks as the timeline draws them: from a run's trace or a plan's simulation.
 local capi = require 'ppl.capi'
+local json = require 'ppl.json'
 local timeline = require 'ppl.timeline'
 
 local lib = capi.lib
@@ -82,14 +83,35 @@ end
 
 -- ---- simulation
 
--- The result of simulating a compiled schedule (its abstract plan) with costs over so many chained steps: iteration,
--- makespan, busy, bubble_ratio, bubble_overhead, span_idle, and rows as of events.read of the last step.
-function events.simulate(compiled, costs, steps)
-    local plan = compiled.plan:get()
+-- The load of each link that a simulated plan uses in its last step: { from, to (ranks), messages, bytes (nil: not known),
+-- busy, queued, longest (seconds), utilisation (busy / iteration) }.
+local function links(plan, iteration, has_bytes)
+    local count = capi.new('int32_t[1]')
+    lib.plan_links(plan, nil, 0, count)
+    local raw, list = capi.new('ppl_link_load[?]', math.max(count[0], 1)), json.list {}
+    lib.plan_links(plan, raw, count[0], count)
+    for i = 0, count[0] - 1 do
+        local l = raw[i]
+        list[i + 1] = { from = l.from, to = l.to, messages = tonumber(l.messages), bytes = has_bytes and tonumber(l.bytes) or nil,
+            busy = l.busy, queued = l.queued, longest = l.longest, utilisation = iteration > 0 and l.busy / iteration or 0 }
+    end
+    return list
+end
+
+-- The result of simulating a compiled schedule with costs over so many chained steps: iteration, makespan, busy,
+-- bubble_ratio, bubble_overhead, span_idle, links, and rows as of events.read of the last step. trainer: goes by the plan of
+-- its model instead of the abstract one. plan: the engine's, for what else there is to ask.
+function events.simulate(compiled, costs, steps, trainer)
     local raw, arrays = require 'ppl.costs'.to_engine(costs)
     local result = capi.new('ppl_sim_result')
-    lib.plan_simulate(plan, raw, steps, result)
+    if trainer then
+        lib.run_simulate(trainer:open(), raw, steps, result)
+    else
+        lib.plan_simulate(compiled.plan:get(), raw, steps, result)
+    end
+    local plan = trainer and lib.run_plan(trainer:open()) or compiled.plan:get()
     return {
+        plan = plan, links = links(plan, result.iteration, trainer or costs.bytes),
         iteration = result.iteration, makespan = result.makespan, busy = result.busy, bubble_ratio = result.bubble_ratio,
         bubble_overhead = result.bubble_overhead, span_idle = result.span_idle,
         rows = events.read('plan_events', plan, steps - 1, compiled.ranks, compiled:overlaps()), costs = arrays and costs,
@@ -97,7 +119,9 @@ function events.simulate(compiled, costs, steps)
 end
 
 -- The same of a step among others where steps overlap, else of a step alone.
-function events.simulate_steady(compiled, costs) return events.simulate(compiled, costs, compiled:overlaps() and CHAINED or 1) end
+function events.simulate_steady(compiled, costs, trainer)
+    return events.simulate(compiled, costs, compiled:overlaps() and CHAINED or 1, trainer)
+end
 
 -- A timeline as a result that prints.
 local Timeline = {}

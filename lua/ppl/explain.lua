@@ -144,7 +144,7 @@ function explain.run(self, options)
     local measure = check.boolean('explain: measure', options.measure, true)
     self:need_steps('explain')
     local costs, schedule = self:costs(), self.schedule
-    local none = { latency = 0, update = 0, barrier = false }
+    local none = { latency = 0, links = {}, update = 0, barrier = false }
     local sims = { equal = step_of(schedule, with(costs_of.equal(costs), none)), stages = step_of(schedule, with(costs, none)),
         links = step_of(schedule, with(costs, { update = 0, barrier = false })), full = step_of(schedule, costs) }
     local ratio, why

@@ -24,12 +24,13 @@ function compare.split(text)
     return list
 end
 
+local DIVIDED = { f = true, i = true, w = true, update = true }
+
 -- One number is the cost of all of a rank's layers: a stage of a rank with several has its part of it. Lists are of stages.
 local function of_stages(costs, chunks)
     local result = { f = 1 / chunks, i = 1 / chunks, w = 1 / chunks }
     for key, value in pairs(costs) do
-        local divided = type(value) == 'number' and key ~= 'latency'
-        result[key] = divided and value / chunks or value
+        result[key] = DIVIDED[key] and type(value) == 'number' and value / chunks or value
     end
     return result
 end
@@ -45,7 +46,7 @@ local function row_of(what, options)
         makespan = sim.makespan, iteration = sim.iteration, bubble_ratio = sim.bubble_ratio,
         bubble_overhead = sim.bubble_overhead, span_idle = sim.span_idle, peak_activations = figures.peak_activations,
         peak_microbatches = figures.peak_activations / chunks, messages = figures.messages,
-        weight_versions = figures.weight_versions, idle_by_formula = formulas.idle_by_formula,
+        link_utilisation = figures.link_utilisation, weight_versions = figures.weight_versions, idle_by_formula = formulas.idle_by_formula,
         idle_by_formula_is = formulas.idle_by_formula_is, span_idle_by_formula = formulas.span_idle_by_formula,
         span_idle_by_formula_is = formulas.span_idle_by_formula_is,
     }
@@ -69,12 +70,12 @@ function compare.rows(list, options)
     return rows, refused
 end
 
-local function columns(time, steps)
+local function columns(time, steps, with_links)
     local function formula(key)
         return function(row) return row[key] and (row[key .. '_is'] == '=' and '' or row[key .. '_is'] .. ' ') .. time(row[key]) end
     end
     local total = steps > 1 and 'iteration' or 'makespan'
-    return {
+    local list = {
         { key = 'schedule', title = 'schedule' }, { key = 'stages', title = 'stages' },
         { key = total, title = total, format = time },
         { key = 'bubble_ratio', title = 'bubble ratio', format = tables.percent },
@@ -83,13 +84,17 @@ local function columns(time, steps)
         { key = 'messages', title = 'messages' }, { key = 'weight_versions', title = 'versions' },
         { key = 'idle', title = 'idle by formula', of = formula 'idle_by_formula' },
     }
+    if with_links then table.insert(list, 9, { key = 'link_utilisation', title = 'busiest link', format = tables.percent }) end
+    return list
 end
 
 -- options: timed, steps. Lines: the table, what its columns mean, and why the others are refused.
 function compare.text(rows, refused, options)
     local time, lines = plan_text.time(options.timed), {}
     if #rows > 0 then
-        local shown, list = columns(time, options.steps), {}
+        local with_links, list = false, {}
+        for _, row in ipairs(rows) do with_links = with_links or row.link_utilisation > 0 end
+        local shown = columns(time, options.steps, with_links)
         for r, row in ipairs(rows) do
             list[r] = setmetatable({}, { __index = row })
             for _, column in ipairs(shown) do
@@ -113,7 +118,7 @@ end
 function compare.json(rows, refused, options)
     return json.text({ steps = options.steps, schedules = json.list(rows), refused = json.list(refused) }, { 'steps', 'schedules',
         'refused', 'schedule', 'ranks', 'stages', 'microbatches', 'makespan', 'iteration', 'bubble_ratio', 'bubble_overhead',
-        'span_idle', 'peak_activations', 'peak_microbatches', 'messages', 'weight_versions', 'idle_by_formula',
+        'span_idle', 'peak_activations', 'peak_microbatches', 'messages', 'link_utilisation', 'weight_versions', 'idle_by_formula',
         'idle_by_formula_is', 'span_idle_by_formula', 'span_idle_by_formula_is', 'reason' })
 end
 

@@ -27,7 +27,7 @@ end
 
 -- Rows by rank: tasks, busy and idle time, span idle, peak activations as planned and by the schedule's formula, versions.
 local function rank_rows(compiled, sim)
-    local rows, own = {}, compiled.plan:get()
+    local rows, own = {}, sim.plan
     for rank = 0, compiled.ranks - 1 do
         local busy, others, first, last = 0, 0, math.huge, 0 -- others: tasks of the step before, where steps overlap
         for _, task in ipairs(sim.rows[rank + 1]) do
@@ -62,8 +62,8 @@ local function formulas_of(compiled, costs)
 end
 
 -- Messages of a step between ranks, and the most versions of its weights that a stage keeps.
-local function counts(compiled)
-    local own, send, messages, most = compiled.plan:get(), capi.const.PPL_TASK_SEND, 0, 0
+local function counts(compiled, own)
+    local send, messages, most = capi.const.PPL_TASK_SEND, 0, 0
     for rank = 0, compiled.ranks - 1 do
         local tasks = lib.plan_tasks(own, rank)
         for at = 0, tonumber(lib.plan_length(own, rank)) - 1 do
@@ -74,18 +74,24 @@ local function counts(compiled)
     return messages, most
 end
 
--- Simulates `steps` chained steps. Gives { sim (of events.simulate), by_rank, formulas, peak_activations (the most of any
--- rank, in stage-microbatches), messages (of a step), weight_versions, chained_iteration (of a step between others, where
--- steps overlap; else nil) }.
-function figures.of(compiled, costs, steps)
-    local chained = compiled:overlaps() and events.simulate_steady(compiled, costs).iteration or nil
-    local sim = events.simulate(compiled, costs, steps)
-    local result = { sim = sim, chained_iteration = chained, steps = steps, by_rank = rank_rows(compiled, sim),
+-- Whether costs say more of links than one latency, so that their load is worth a table.
+local function speaks_of_links(costs) return costs.bandwidth or costs.between or #costs.links > 0 or costs.bytes end
+
+-- Simulates `steps` chained steps; trainer: of the plan of its model, nil: of the abstract one. Gives { plan (the engine's),
+-- sim (of events.simulate), by_rank, formulas, peak_activations (the most of any rank, in stage-microbatches), messages (of a
+-- step), weight_versions, chained_iteration (of a step between others, where steps overlap; else nil), links (sim.links where
+-- there is something to say of them), link_utilisation (of the busiest) }.
+function figures.of(compiled, costs, steps, trainer)
+    local chained = compiled:overlaps() and events.simulate_steady(compiled, costs, trainer).iteration or nil
+    local sim = events.simulate(compiled, costs, steps, trainer)
+    local result = { plan = sim.plan, sim = sim, chained_iteration = chained, steps = steps, by_rank = rank_rows(compiled, sim),
         formulas = formulas_of(compiled, costs), peak_activations = 0 }
     for _, row in ipairs(result.by_rank) do
         result.peak_activations = math.max(result.peak_activations, row.peak_activations)
     end
-    result.messages, result.weight_versions = counts(compiled)
+    result.messages, result.weight_versions = counts(compiled, sim.plan)
+    result.links, result.link_utilisation = (trainer or speaks_of_links(costs)) and sim.links or nil, 0
+    for _, link in ipairs(sim.links) do result.link_utilisation = math.max(result.link_utilisation, link.utilisation) end
     return result
 end
 

@@ -42,6 +42,33 @@ local function add_formulas(lines, formulas, time)
     end
 end
 
+local MOST_LINKS = 16 -- that the table shows
+
+-- The links of a step: who sends to whom, how much, and for how long; of many, those that are busiest or carry most.
+local function add_links(lines, links, time)
+    if not links or #links == 0 then return end
+    local shown, rest = {}, #links - MOST_LINKS
+    for i, link in ipairs(links) do
+        shown[i] = setmetatable({ link = ('%d to %d'):format(link.from, link.to), order = tonumber(('%.9g'):format(link.busy)) },
+            { __index = link })
+    end
+    if rest > 0 then
+        table.sort(shown, function(a, b)
+            if a.order ~= b.order then return a.order > b.order end
+            if a.messages ~= b.messages then return a.messages > b.messages end
+            return a.from < b.from or a.from == b.from and a.to < b.to
+        end)
+        for i = #shown, MOST_LINKS + 1, -1 do shown[i] = nil end
+    end
+    lines[#lines + 1] = '\nlinks, in one step (queued: messages waited for those before them; longest: from a send to its being there)\n'
+    lines[#lines + 1] = tostring(tables.new({
+        { key = 'link', title = 'ranks' }, { key = 'messages', title = 'messages' },
+        { key = 'bytes', title = 'bytes', format = tables.bytes },
+        { key = 'busy', title = 'busy', format = time }, { key = 'utilisation', title = 'utilisation', format = tables.percent },
+        { key = 'queued', title = 'queued', format = time }, { key = 'longest', title = 'longest', format = time },
+    }, shown, rest > 0 and { ('%d more, less busy; --json has all'):format(rest) }))
+end
+
 -- For people. options: timed (costs were measured), plain (no colour, whatever the terminal).
 function text.table(compiled, figures, options)
     local time, sim, d = text.time(options.timed), figures.sim, compiled.description
@@ -58,6 +85,7 @@ function text.table(compiled, figures, options)
         lines[#lines + 1] = ('steps that follow one another take %s each: they do not drain in between'):format(
             time(figures.chained_iteration))
     end
+    add_links(lines, figures.links, time)
     lines[#lines + 1] = 'complete, in order, free of deadlock'
     return table.concat(lines, '\n')
 end
@@ -83,7 +111,7 @@ function text.json(compiled, figures)
         schedule = compiled.name, ranks = compiled.ranks, stages = compiled.stages, microbatches = compiled.microbatches,
         makespan = sim.makespan, iteration = sim.iteration, bubble_ratio = sim.bubble_ratio,
         bubble_overhead = sim.bubble_overhead, span_idle = sim.span_idle, chained_iteration = figures.chained_iteration,
-        by_rank = figures.by_rank, actions = cells,
+        by_rank = figures.by_rank, links = sim.links, actions = cells,
     }
     for key, value in pairs(figures.formulas) do result[key] = value end
     return json.text(result, { 'schedule', 'ranks', 'stages', 'microbatches', 'makespan', 'iteration', 'bubble_ratio',

@@ -88,9 +88,10 @@ end
 
 -- What is known at the end: measured costs and the trace of the newest steps.
 function Directory:finish(trainer)
-    local costs, stages = trainer:costs()
+    local costs, stages, links = trainer:costs()
     write(self.path .. '/costs.json', json.text({ schedule = trainer.schedule.name, stages = stages, latency = costs.latency,
-        update = costs.update }, { 'schedule', 'latency', 'update', 'stages', 'stage', 'rank' }) .. '\n')
+        update = costs.update, links = json.list(links) }, { 'schedule', 'latency', 'update', 'links', 'from', 'to', 'bytes', 'seconds',
+        'stages', 'stage', 'rank' }) .. '\n')
     lib.run_write_trace(trainer:open(), self.path .. '/trace.json')
 end
 

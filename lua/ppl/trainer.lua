@@ -57,13 +57,33 @@ local function check_dtype(dtype)
     return dtype
 end
 
-local function check_faults(faults)
+local function check_faults(faults, device)
     check.keys('trainer: faults', faults, check.set('fail', 'stall', 'delay', 'delay_seed', 'copies', 'unbuffered'))
+    check.number('trainer: faults.delay', faults.delay, 0, nil, 0)
+    check.seed('trainer: faults.delay_seed', faults.delay_seed, 0)
     for _, kind in ipairs { 'fail', 'stall' } do
-        if faults[kind] then check.keys('trainer: faults.' .. kind, faults[kind], check.set('rank', 'task')) end
+        local where, fault = 'trainer: faults.' .. kind, faults[kind]
+        if fault then
+            check.keys(where, fault, check.set('rank', 'task'))
+            check.integer(where .. ': rank', fault.rank, 0)
+            check.integer(where .. ': task', fault.task, 0)
+            if device ~= 'emulated' then fail('%s: the device is %s, want emulated', where, device) end
+        end
+    end
+    if faults.fail and faults.stall and faults.fail.rank ~= faults.stall.rank then
+        fail('trainer: faults: rank %d fails and rank %d stalls, want one rank', faults.fail.rank, faults.stall.rank)
     end
     for _, name in ipairs { 'copies', 'unbuffered' } do check.boolean('trainer: faults.' .. name, faults[name], false) end
     return faults
+end
+
+-- What the emulated device goes by; other devices take what time they take.
+local function check_costs(value, device)
+    if value == nil then return nil end
+    if device ~= 'emulated' then fail('trainer: costs: the device is %s, want emulated', device) end
+    check.table('trainer: costs', value)
+    if value.bytes ~= nil then fail('trainer: costs: bytes stands there, want none: the model says how large its messages are') end
+    return value
 end
 
 local function check_options(options)
@@ -75,6 +95,7 @@ local function check_options(options)
     if options.optimizer ~= nil and not optim.is(options.optimizer) then
         fail('trainer: optimizer is %s, want ppl.adamw { ... } or ppl.sgd { ... }', check.show(options.optimizer))
     end
+    local device = check.name('trainer: device', options.device, { 'cpu', 'reference', 'emulated' }, 'cpu')
     local batch = check.integer('trainer: batch', options.batch, 1, nil, 8)
     check.keys('trainer: sample', options.sample or {}, sample_keys)
     return {
@@ -82,14 +103,15 @@ local function check_options(options)
         steps = check.integer('trainer: steps', options.steps, 1, nil, 100),
         seed = check.seed('trainer: seed', options.seed, 1),
         clip = options.clip ~= nil and optim.check_clip('trainer: clip', options.clip) or nil,
-        device = check.name('trainer: device', options.device, { 'cpu', 'reference', 'emulated' }, 'cpu'),
+        device = device,
         name = check.text('trainer: name', options.name, trainer.command.name or 'run'),
         eval_every = check.integer('trainer: eval_every', options.eval_every, 0, nil, 0),
         eval_steps = check.integer('trainer: eval_steps', options.eval_steps, 1, nil, 4),
         save_every = check.integer('trainer: save_every', options.save_every, 0, nil, 0),
         trace_steps = check.integer('trainer: trace_steps', options.trace_steps, 1, nil, 8),
         stall_seconds = check.number('trainer: stall_seconds', options.stall_seconds, 0, nil, 0),
-        faults = check_faults(options.faults or {}), emulated_costs = options.costs, sample_options = options.sample,
+        faults = check_faults(options.faults or {}, device), emulated_costs = check_costs(options.costs, device),
+        sample_options = options.sample,
         optimizer = options.optimizer or optim.adamw { lr = 1e-3 },
     }
 end
@@ -107,11 +129,12 @@ end
 -- index or name, where stages 1 and on begin), threads (of a rank; 0: cores / ranks), recompute ('none', 'full', 'every 2'
 -- or layers: their backward computes the forward again instead of keeping its values).
 -- optimizer (adamw, lr 1e-3), steps (100), batch: samples of a step (8), dtype ('auto'), seed (1), clip: norm or { mode,
--- norm }. device: 'cpu', 'reference', 'emulated' (then costs = { f, i, w: seconds of each stage's part, latency, update }).
+-- norm }. device: 'cpu', 'reference', 'emulated' (then costs, of costs.lua: { f, i, w, update, latency, bandwidth, jitter, seed,
+-- ... }, seconds, and faults: fail or stall = { rank, task }: that rank's program at this position).
 -- eval_every, save_every: steps between (0: at the end alone); eval_steps: batches of an evaluation. sample: { prompt,
 -- tokens, temperature, top_k }: text to print at the end. trace_steps: newest steps whose tasks are kept. faults, for tests:
--- fail, stall: { rank, task } of the emulated device; delay (seconds at most), delay_seed: random delays; copies: links copy;
--- unbuffered: edges have as few buffers as the order needs.
+-- also delay (seconds at most), delay_seed: random delays before sends and tasks; copies: links copy; unbuffered: edges have
+-- as few buffers as the order needs.
 function trainer.new(options)
     local self = setmetatable(check_options(options), Trainer)
     self.model, self.data, self.eval_data, self.options = options.model, options.data, options.eval_data, options
@@ -122,6 +145,9 @@ function trainer.new(options)
     model.recompute(self.trace, p.recompute)
     self.first_layer = model.cut(self.trace, p.cut, p.stages)
     self.schedule = schedules.compile(p.schedule, { stages = p.stages, ranks = p.ranks, microbatches = p.microbatches })
+    for kind, fault in pairs { fail = self.faults.fail, stall = self.faults.stall } do
+        check.integer(('trainer: faults.%s: rank'):format(kind), fault.rank, 0, self.schedule.ranks - 1)
+    end
     if p.threads == 0 then p.threads = math.max(1, math.floor(lib.cpu_cores() / self.schedule.ranks)) end
     if not self.eval_data and self.data.open_held_out then self.eval_data = self.data:held_out() end
     return self

@@ -83,7 +83,7 @@ end
 function methods:predicted()
     self:need_steps('predicted')
     local measured = events.own(self:events())
-    local sim = events.own(events.simulate(self.schedule, self:costs(), chained(self, measured)).rows)
+    local sim = events.own(events.simulate(self.schedule, self:costs(), chained(self, measured), self).rows)
     local from, sim_from, rows = begin_of(measured), begin_of(sim), {}
     for r, tasks in ipairs(measured) do
         for at, task in ipairs(tasks) do

@@ -102,22 +102,31 @@ end
 
 -- ---- costs and the bubble
 
--- The measured costs of the stages and links, as costs.lua has them; second result: the rows by stage.
+-- Whether every rank waits for the norms of all before its update.
+function methods:waits_for_norms() return (self.clip or self.optimizer.clip).mode == 'before' end
+
+-- What was measured of messages between ranks: { from, to, bytes, seconds (median from send to seen) }, one an edge and reader.
+local function measured_links(self)
+    local rows = {}
+    for _, link in ipairs(self:links().rows) do
+        if link.from_rank ~= link.to_rank and link.median > 0 then
+            rows[#rows + 1] = { from = link.from_rank, to = link.to_rank, bytes = link.bytes, seconds = link.median }
+        end
+    end
+    return rows
+end
+
+-- The measured costs of the stages and links, as costs.lua has them; second and third result: the rows by stage, by link.
 function methods:costs()
     self:need_steps('costs')
-    local clip = self.clip or self.optimizer.clip
-    local result = { f = {}, i = {}, w = {}, latency = 0, update = 0, barrier = clip.mode == 'before' }
-    local stages = self:stage_stats()
+    local result = { f = {}, i = {}, w = {}, update = 0, barrier = self:waits_for_norms() }
+    local stages, measured = self:stage_stats(), measured_links(self)
+    result.links, result.latency = costs_of.of_links(measured)
     for s, stage in ipairs(stages) do
         result.f[s], result.i[s], result.w[s] = stage.f, stage.i, stage.w
         result.update = math.max(result.update, stage.u)
     end
-    local times = {}
-    for _, row in ipairs(self:links().rows) do
-        if row.from_rank ~= row.to_rank and row.median > 0 then times[#times + 1] = row.median end
-    end
-    result.latency = tables.median(times) or 0
-    return result, stages
+    return costs_of.check('costs', result, #stages), stages, measured
 end
 
 local ALIKE = 0.05 -- measured costs that are so near each other count as equal: formulas hold up to W <= I, or for F = I = W
@@ -168,7 +177,7 @@ function methods:bubble()
     end
     local ratio = tables.median(ratios)
     result.measured = { ratio = ratio, overhead = ratio < 1 and ratio / (1 - ratio) or nil, iteration_ms = tables.median(iterations) }
-    result.simulated = bubble_of(events.simulate_steady(self.schedule, costs))
+    result.simulated = bubble_of(events.simulate_steady(self.schedule, costs, self))
     result.theory = theory(self, costs)
     return result
 end
@@ -223,6 +232,7 @@ function methods:timings()
     return tables.several({ tables.new(stage_columns, rows), tables.new(rank_columns, ranks, bubble_notes(bubble)) },
         { bubble = bubble, ranks = ranks, rows = rows })
 end
+
 
 -- ---- parameters
 

@@ -5,7 +5,7 @@ local support = require 'support'
 
 local FILES = {
     'names', 'config', 'output', 'tensor', 'trace',
-    'schedule', 'library', 'greedy', 'broken', 'csv', 'plan', 'snippets',
+    'schedule', 'library', 'greedy', 'broken', 'csv', 'plan', 'links', 'snippets',
     'data', 'trainer', 'chained', 'tell', 'prompt', 'cli',
     'torch', 'learn', 'equal', 'grid', 'mutate',
 }

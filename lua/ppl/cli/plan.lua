@@ -4,6 +4,7 @@
 local capi = require 'ppl.capi'
 local compare = require 'ppl.plan_compare'
 local costs_of = require 'ppl.costs'
+local costs_text = require 'ppl.costs_text'
 local fail = require 'ppl.fail'
 local nearest = require 'ppl.nearest'
 local options = require 'ppl.cli.options'
@@ -19,15 +20,20 @@ local FORMATS = { 'table', 'csv', 'json', 'svg' }
 local SPEC = {
     { name = '--ranks', short = '-p', value = 'P', help = 'ranks (default 4)' },
     { name = '--microbatches', short = '-m', value = 'M', help = 'microbatches (default 8)' },
-    { name = '--costs', value = 'COSTS', help = 'F=1,I=1,W=1[,B=2][,update=0] of every stage, one value a stage as in F=1:2:1:1, ' ..
-        'or a run\'s costs.json' },
-    { name = '--link', value = 'latency=T', help = 'time from the end of a task to the start of its reader on another rank (default 0)' },
+    { name = '--costs', value = 'COSTS', help = 'F=1,I=1,W=1[,B=2][,update=0][,jitter=0,seed=0] of every stage, one value a stage ' ..
+        'as in F=1:2:1:1, or a run\'s costs.json' },
+    { name = '--link', value = 'LINK', help = 'latency=5us,bandwidth=300GB/s: of the link from a rank to another, each direction of ' ..
+        'its own (default 0, no limit)' },
+    { name = '--link-between', value = 'LINK', help = 'the same of links between ranks on different nodes' },
+    { name = '--node-ranks', value = 'K', help = 'ranks of a node: the first K are on the first one' },
+    { name = '--bytes', value = 'SIZE', help = 'of a message, as in 4MB: what bandwidth needs where no model says it' },
     { name = '--steps', value = 'N', help = 'steps simulated, chained without a barrier; the last is drawn (default 1)' },
     { name = '--compare', value = 'A,B,C', help = 'one table of several schedules, each as WHAT is' },
     { name = '--format', value = 'FORMAT', help = 'table (default), csv (compute order in PyTorch\'s form), json, svg (a picture)' },
     { name = '--output', short = '-o', value = 'FILE', help = 'write that to a file, whole or not at all' },
     { name = '--csv', value = 'FILE', help = 'besides, write the compute order in PyTorch\'s form' },
     { name = '--messages', help = 'with --csv or --format csv: sends and receives too' },
+    { name = '--trace', value = 'FILE', help = 'besides, write the simulated steps for Chrome\'s or Perfetto\'s trace viewer' },
     { name = '--tasks', help = 'print each rank\'s task list' },
     { name = '--config', value = 'FILE', help = 'of a training script' },
     { name = '--set', value = 'A.B=V', help = 'of a training script' },
@@ -45,7 +51,10 @@ file, a .csv file of compute order, or a training script.
 
 %s
 
-A time has the unit of the costs: that of F=1, or milliseconds with a costs.json. With --compare, a cost of one number is that
+Times have a unit everywhere (s, ms, us, ns; bandwidths B/s, kB/s to TB/s, Gbit/s) or nowhere; then they are multiples of
+F=1 and a bandwidth is bytes in one of them. A costs.json has seconds, its links included; --link replaces those. A message
+takes its link for bytes / bandwidth, after the ones sent before it, and is there a latency later. Jitter: each F, I, W and
+message takes up to this part more or less, by the seed. With --compare, a cost of one number is that
 of all layers of a rank: a schedule with several stages a rank shares it among them. A refused schedule stands under the table
 with its reason.
 
@@ -53,6 +62,8 @@ with its reason.
   ppl plan zb-v --format svg --output zb-v.svg      the same as an SVG file
   ppl plan 1f1b --costs F=2:2:6:2,I=1,W=1           a slow stage
   ppl plan --compare gpipe,1f1b,zb-h1,zb-v --link latency=0.1
+  ppl plan 1f1b -p 16 -m 32 --costs F=4ms,B=8ms --bytes 32MB --link latency=5us,bandwidth=300GB/s \
+      --node-ranks 8 --link-between latency=20us,bandwidth=25GB/s
   ppl plan mine.lua --format csv > mine.csv         for PyTorch's pipelining; --messages: with sends and receives
 
 Exit status: 0, 1 for a failure (with --compare: if every schedule is refused), 2 for wrong usage.
@@ -113,13 +124,17 @@ local function compile(what, values)
     return schedules.compile(thing, { ranks = p or 4, microbatches = m or 8 })
 end
 
--- --costs and --link as a table for costs.check, and whether its times are seconds.
-local function read_costs(values)
-    local text = values.costs or ''
-    local timed = text:match('%.json$') ~= nil
-    local costs = (timed or text:match('%.yaml$')) and costs_of.read_file(text) or costs_of.read_text(text)
-    if values.link then costs.latency = costs_of.link(values.link) end
-    return costs, timed
+-- A training script knows what its messages hold, whether a norm joins its ranks, and on the emulated device what things take.
+local function costs_of_trainer(trainer, what, costs, values)
+    if costs.bytes then fail.usage('--bytes: is for a schedule without a model, and %s has one', what) end
+    if trainer.emulated_costs and not values.costs then
+        for _, name in ipairs { 'link', 'link-between' } do
+            if values[name] then fail.usage('--%s: %s has costs of its own, want --costs too', name, what) end
+        end
+        return trainer.emulated_costs, true
+    end
+    costs.barrier = trainer:waits_for_norms()
+    return costs
 end
 
 -- --format, or --json's.
@@ -165,10 +180,18 @@ local function run_one(what, values, format, steps)
     if values.messages and not values.csv and format ~= 'csv' then
         fail.usage('--messages: is for CSV, want --format csv or --csv FILE beside it')
     end
-    local costs, timed = read_costs(values)
+    local costs, timed = costs_text.read(values)
     local compiled, trainer = compile(what, values)
-    local where = timed and values.costs or '--costs'
-    local figures = plan_figures.of(compiled, costs_of.check(where, costs, compiled.stages), steps)
+    local where, own = timed and values.costs or '--costs', nil
+    if trainer then
+        costs, own = costs_of_trainer(trainer, what, costs, values)
+    else
+        costs_text.need_bytes(costs)
+    end
+    timed = timed or own or false
+    costs = costs_of.check(own and what .. ': costs' or where, costs, compiled.stages)
+    local figures = plan_figures.of(compiled, costs, steps, trainer)
+    if values.trace then capi.lib.plan_write_trace(figures.plan, values.trace) end
     local plan_of = values.messages and trainer and capi.lib.run_plan(trainer:open()) or nil
     if values.csv then compiled:write(values.csv, values.messages, plan_of) end
     deliver(values, text_of(format, compiled, figures, { timed = timed, plain = values.output ~= nil, tasks = values.tasks,
@@ -179,11 +202,12 @@ end
 
 local function run_compare(list, values, format, steps)
     if format ~= 'table' and format ~= 'json' then fail.usage('--compare: prints no %s, want --format table or json', format) end
-    for _, name in ipairs { 'csv', 'messages', 'tasks', 'config', 'set' } do
+    for _, name in ipairs { 'csv', 'messages', 'trace', 'tasks', 'config', 'set' } do
         if values[name] then fail.usage('--%s: is for one schedule, want none with --compare', name) end
     end
     if #list == 0 then fail.usage('--compare: names no schedule, want some, as in gpipe,1f1b,zb-h1') end
-    local costs, timed = read_costs(values)
+    local costs, timed = costs_text.read(values)
+    costs_text.need_bytes(costs)
     local p, m = sizes(values)
     local shown = { ranks = p or 4, microbatches = m or 8, steps = steps, costs = costs, timed = timed }
     local rows, refused = compare.rows(list, shown)
