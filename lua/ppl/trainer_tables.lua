@@ -153,7 +153,7 @@ local function theory(self, costs)
     local s, description, mean = self.schedule, self.schedule.description, costs_of.mean(costs)
     if s:overlaps() then
         local equal = costs_of.equal(costs)
-        equal.latency, equal.update = 0, 0
+        equal.latency, equal.update, equal.links = 0, 0, {}
         return bubble_of(events.simulate_steady(s, equal))
     end
     if not description or not description.bubble then return nil end
@@ -232,7 +232,6 @@ function methods:timings()
     return tables.several({ tables.new(stage_columns, rows), tables.new(rank_columns, ranks, bubble_notes(bubble)) },
         { bubble = bubble, ranks = ranks, rows = rows })
 end
-
 
 -- ---- parameters
 
