@@ -9,14 +9,15 @@
 #                   the bits of one stage; 1,000 seeds of delays; 10,000 mutants
 #
 # V=1 shows commands; SAN=address,undefined or SAN=thread builds with sanitizers; MPI=1 builds ./ppl for several processes
-# (mpirun -n 4 ./ppl train.lua).
+# (mpirun -n 4 ./ppl train.lua). CUDA=1 builds with the cuda device, by nvcc (CUDA_HOME, or the one on the path).
 CC ?= gcc
 SAN ?=
 MPI ?=
+CUDA ?=
 PREFIX ?= /usr/local
 DESTDIR ?=
 comma := ,
-CONFIG := $(if $(SAN),$(subst $(comma),+,$(SAN)),release)
+CONFIG := $(if $(SAN),$(subst $(comma),+,$(SAN)),release)$(if $(CUDA),-$(if $(filter emulation,$(CUDA)),emulation,cuda))
 B := build/$(CONFIG)
 Q := $(if $(V),,@)
 
@@ -24,6 +25,7 @@ src :=
 isa_src :=
 tests :=
 benches :=
+.DEFAULT_GOAL := all
 include $(sort $(wildcard engine/*/sources.mk) $(wildcard tests/*/tests.mk))
 
 ISAS := avx2 avx512
@@ -36,10 +38,10 @@ CFLAGS ?= -O2 -g
 cflags = -std=c11 -D_GNU_SOURCE -Iengine $(warnings) -ffp-contract=off -fno-math-errno -fno-trapping-math \
          -fno-omit-frame-pointer -fopenmp -pthread $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -DPPL_ARENA_MALLOC) \
          $(shell pkg-config --cflags luajit)
-libs = $(shell pkg-config --libs luajit yaml-0.1 jansson libedit) -ldnnl -lm
+libs = $(shell pkg-config --libs luajit yaml-0.1 jansson libedit) -ldnnl $(cuda_libs) -lm
 
 program := $(B)/ppl$(if $(MPI),-mpi)
-objs := $(src:%.c=$(B)/%.o) $(foreach i,$(ISAS),$(isa_src:%.c=$(B)/%.$(i).o))
+objs := $(src:%.c=$(B)/%.o) $(foreach i,$(ISAS),$(isa_src:%.c=$(B)/%.$(i).o)) $(cuda_objs)
 test_bins := $(tests:%.c=$(B)/%)
 support := $(patsubst %.c,$(B)/%.o,$(wildcard tests/support/*.c))
 

@@ -19,6 +19,19 @@ int64_t ppl_memory_held(void); /* bytes of host memory that the engine holds, ov
 int32_t ppl_cpu_cores(void);   /* cores this process may run on */
 int32_t ppl_cpu_bf16(void);    /* 1: the CPU multiplies bf16 with instructions made for it, which is faster than f32 */
 
+/* What GPUs this process may use. */
+typedef struct ppl_gpu {
+    char name[64];
+    int64_t memory;       /* bytes */
+    int32_t major, minor; /* compute capability */
+    int32_t processors;   /* streaming multiprocessors */
+    int32_t reserved;
+} ppl_gpu;
+/* PPL_ERR_DEVICE where there is none, with the reason: a build without CUDA, no driver or one too old, no GPU. count is
+ * then 0. */
+ppl_status ppl_gpu_count(int32_t *count);
+ppl_status ppl_gpu_get(int32_t index, ppl_gpu *out);
+
 /* ---- graph: what the model's layers are traced into ------------------------------------------------------------- */
 
 typedef struct ppl_graph ppl_graph;

@@ -4,6 +4,7 @@ local ppl = require 'ppl'
 local nn = ppl.nn
 
 local cfg = ppl.config {
+    device = 'cpu',
     model = { layers = 4, dim = 96, heads = 3, context = 64, dropout = 0, tied = true },
     pipeline = { stages = 2, microbatches = 4, schedule = '1f1b', cut = 'even', threads = 0 },
     -- Every Debian system has the licences.
@@ -27,7 +28,7 @@ return ppl.trainer {
     pipeline = cfg.pipeline,
     optimizer = ppl.adamw { lr = train.lr, warmup = math.min(train.warmup, math.floor(train.steps / 10)), decay = train.decay,
         weight_decay = train.weight_decay, clip = clip },
-    steps = train.steps, batch = train.batch, dtype = train.dtype, seed = train.seed,
+    device = cfg.device, steps = train.steps, batch = train.batch, dtype = train.dtype, seed = train.seed,
     eval_every = train.eval_every, save_every = train.save_every,
     sample = cfg.sample,
 }

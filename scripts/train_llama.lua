@@ -4,6 +4,7 @@ local ppl = require 'ppl'
 local nn = ppl.nn
 
 local cfg = ppl.config {
+    device = 'cpu',
     model = { layers = 4, dim = 96, heads = 6, kv_heads = 2, context = 64, theta = 10000 },
     pipeline = { stages = 2, microbatches = 4, schedule = 'zb-h1', cut = 'even' },
     data = { files = { '/usr/share/common-licenses/GPL-3', '/usr/share/common-licenses/Apache-2.0' }, held_out = 0.05 },
@@ -17,6 +18,6 @@ return ppl.trainer {
     data = ppl.data.text { files = cfg.data.files, held_out = cfg.data.held_out, context = cfg.model.context },
     pipeline = cfg.pipeline,
     optimizer = ppl.adamw { lr = cfg.train.lr, warmup = math.floor(cfg.train.steps / 20), decay = 'cosine', clip = cfg.train.clip },
-    steps = cfg.train.steps, batch = cfg.train.batch, dtype = cfg.train.dtype, seed = cfg.train.seed,
+    device = cfg.device, steps = cfg.train.steps, batch = cfg.train.batch, dtype = cfg.train.dtype, seed = cfg.train.seed,
     sample = cfg.sample,
 }

@@ -91,6 +91,7 @@ static const struct {
     SIZE_OF(ppl_edge_stats),
     SIZE_OF(ppl_param_info),
     SIZE_OF(ppl_yaml_node),
+    SIZE_OF(ppl_gpu),
 };
 _Static_assert(sizeof(ppl_task) == 32, "task lists of a million tasks are read in order: keep them small");
 

@@ -7,6 +7,7 @@ static const ppl_device_ops *const devices[] = {
     &ppl_device_cpu,
     &ppl_device_reference,
     &ppl_device_emulated,
+    &ppl_device_cuda,
 };
 enum { DEVICES = sizeof devices / sizeof *devices };
 

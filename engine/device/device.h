@@ -54,6 +54,7 @@ typedef struct ppl_device_ops {
     void (*close)(ppl_device *self);
     ppl_status (*memory_get)(ppl_device *self, size_t bytes, void **out); // zeroed, 64-byte aligned (256 on GPUs)
     void (*memory_free)(ppl_device *self, void *p);
+    // Asynchronous: src stays as it is until the stream has passed.
     ppl_status (*copy_in)(ppl_device *self, void *dst, const void *src, size_t bytes, int32_t stream);
     ppl_status (*copy_out)(ppl_device *self, void *dst, const void *src, size_t bytes,
                            int32_t stream); // host data is there on return
@@ -84,6 +85,6 @@ typedef struct ppl_device_ops {
 // By name; the error lists what there is.
 ppl_status ppl_device_find(const char *name, const ppl_device_ops **out);
 const ppl_device_ops *const *ppl_device_list(int32_t *count);
-extern const ppl_device_ops ppl_device_reference, ppl_device_cpu, ppl_device_emulated;
+extern const ppl_device_ops ppl_device_reference, ppl_device_cpu, ppl_device_emulated, ppl_device_cuda;
 
 #endif

@@ -23,6 +23,8 @@ ppl_status ppl_run_check_options(const ppl_run_options *o, const ppl_graph *g) {
     const ppl_device_ops *device = NULL;
     if (!o->device) return ppl_fail(PPL_ERR_ARG, "run: no device is named, want \"cpu\"");
     PPL_TRY(ppl_device_find(o->device, &device));
+    int32_t gpus;
+    if (device == &ppl_device_cuda) PPL_TRY(ppl_gpu_count(&gpus));
     PPL_TRY(at_least("stages", o->stages, 1, ppl_graph_layers(g)));
     if (!o->first_layer) return ppl_fail(PPL_ERR_ARG, "run: first_layer is missing, want the cut");
     PPL_TRY(at_least("samples", o->samples, 1, INT32_MAX));

@@ -95,7 +95,7 @@ local function check_options(options)
     if options.optimizer ~= nil and not optim.is(options.optimizer) then
         fail('trainer: optimizer is %s, want ppl.adamw { ... } or ppl.sgd { ... }', check.show(options.optimizer))
     end
-    local device = check.name('trainer: device', options.device, { 'cpu', 'reference', 'emulated' }, 'cpu')
+    local device = check.name('trainer: device', options.device, { 'cpu', 'cuda', 'reference', 'emulated' }, 'cpu')
     local batch = check.integer('trainer: batch', options.batch, 1, nil, 8)
     check.keys('trainer: sample', options.sample or {}, sample_keys)
     return {
@@ -129,7 +129,7 @@ end
 -- index or name, where stages 1 and on begin), threads (of a rank; 0: cores / ranks), recompute ('none', 'full', 'every 2'
 -- or layers: their backward computes the forward again instead of keeping its values).
 -- optimizer (adamw, lr 1e-3), steps (100), batch: samples of a step (8), dtype ('auto'), seed (1), clip: norm or { mode,
--- norm }. device: 'cpu', 'reference', 'emulated' (then costs, of costs.lua: { f, i, w, update, latency, bandwidth, jitter, seed,
+-- norm }. device: 'cpu', 'cuda', 'reference', 'emulated' (then costs, of costs.lua: { f, i, w, update, latency, bandwidth, jitter, seed,
 -- ... }, seconds, and faults: fail or stall = { rank, task }: that rank's program at this position).
 -- eval_every, save_every: steps between (0: at the end alone); eval_steps: batches of an evaluation. sample: { prompt,
 -- tokens, temperature, top_k }: text to print at the end. trace_steps: newest steps whose tasks are kept. faults, for tests:

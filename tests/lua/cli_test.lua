@@ -42,7 +42,14 @@ return function(T)
         local out, status = run 'devices'
         T.equal(status, 0)
         for _, name in ipairs { 'cpu', 'reference', 'emulated' } do T.truthy(out:find(name, 1, true), out) end
-        T.equal(yaml.value(yaml.parse('devices', (run 'devices --json'))).devices[1].device, 'cpu')
+        local told = yaml.value(yaml.parse('devices', (run 'devices --json')))
+        T.equal(told.devices[1].device, 'cpu')
+        T.truthy(told.no_gpu and out:find(told.no_gpu, 1, true) or out:find('GPU 0: ', 1, true), out)
+        if told.no_gpu then -- what training on one says too
+            local _, failed, words = run 'scripts/train_gpt.lua --set device=cuda'
+            T.equal(failed, 1)
+            T.truthy(words:find(told.no_gpu, 1, true), words)
+        end
     end)
     T.case('cli: help everywhere, and settings of a script', function()
         for _, command in ipairs { '--help', 'plan --help', 'devices --help', 'scripts/train_gpt.lua --help' } do

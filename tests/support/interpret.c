@@ -102,15 +102,33 @@ void ppl_interpret_close(ppl_interpret *t) {
     *t = (ppl_interpret){0};
 }
 
+// The bytes of a value on the host: where the device has memory of its own, a copy that the caller gives back.
+static void *host_get(const ppl_interpret *t, ppl_value v) {
+    if (t->ops->flags & PPL_DEVICE_HOST) return t->data[v];
+    return calloc(1, ppl_type_bytes(&t->graph->values[v].type));
+}
+static void host_free(const ppl_interpret *t, void *p) {
+    if (!(t->ops->flags & PPL_DEVICE_HOST)) free(p);
+}
+
 void ppl_interpret_write(ppl_interpret *t, ppl_value v, const double *x) {
     const ppl_type *type = &t->graph->values[v].type;
-    ppl_convert(t->data[v], type->dtype, x, PPL_F64, ppl_type_elements(type));
+    void *host = host_get(t, v);
+    ppl_convert(host, type->dtype, x, PPL_F64, ppl_type_elements(type));
+    if (host != t->data[v]) {
+        t->ops->copy_in(t->device, t->data[v], host, ppl_type_bytes(type), 0);
+        t->ops->synchronize(t->device);
+    }
+    host_free(t, host);
     if (t->graph->values[v].kind == PPL_VALUE_PARAM) t->packed_stale = true;
 }
 
 void ppl_interpret_read(const ppl_interpret *t, ppl_value v, double *x) {
     const ppl_type *type = &t->graph->values[v].type;
-    ppl_convert(x, PPL_F64, t->data[v], type->dtype, ppl_type_elements(type));
+    void *host = host_get(t, v);
+    if (host != t->data[v]) t->ops->copy_out(t->device, host, t->data[v], ppl_type_bytes(type), 0);
+    ppl_convert(x, PPL_F64, host, type->dtype, ppl_type_elements(type));
+    host_free(t, host);
 }
 
 static ppl_status program_run(ppl_interpret *t, int which, bool add) {
@@ -136,9 +154,11 @@ ppl_status ppl_interpret_backward(ppl_interpret *t, double seed, bool add) {
 void ppl_interpret_gradient(const ppl_interpret *t, int32_t param, double *x) {
     const ppl_param *p = &t->graph->params[param];
     int64_t n = ppl_type_elements(&p->type);
-    for (int64_t i = 0; i < n; i++) {
-        x[i] = 0;
-        for (int32_t k = 0; k < p->n_uses; k++)
-            x[i] += ppl_number_get(t->data[p->uses[k]], t->graph->values[p->uses[k]].type.dtype, i);
+    double *use = calloc((size_t)n, sizeof *use);
+    memset(x, 0, (size_t)n * sizeof *x);
+    for (int32_t k = 0; use && k < p->n_uses; k++) {
+        ppl_interpret_read(t, p->uses[k], use);
+        for (int64_t i = 0; i < n; i++) x[i] += use[i];
     }
+    free(use);
 }

@@ -16,7 +16,7 @@ typedef struct ppl_interpret {
     const ppl_graph *graph; // borrowed; not changed after open
     const ppl_device_ops *ops;
     ppl_device *device;
-    void **data; // [values] host memory in the value's dtype; a RESHAPE's output is its input's memory
+    void **data; // [values] memory of the device, in the value's dtype; a RESHAPE's output is its input's memory
     bool *owned; // [values]
     ppl_device_program *program[2]; // forward, backward
     ppl_call *calls[2];
@@ -28,7 +28,7 @@ typedef struct ppl_interpret {
 // What the device is asked for at a node: types, attributes, which input is a parameter.
 void ppl_interpret_spec(const ppl_graph *g, const ppl_node *n, ppl_kernel_spec *spec);
 
-// device: with host memory. All values are zero after open. On failure nothing is left open.
+// All values are zero after open. On failure nothing is left open.
 ppl_status ppl_interpret_open(ppl_interpret *t, const ppl_graph *g, const char *device, int32_t threads);
 void ppl_interpret_close(ppl_interpret *t);
 

@@ -1,5 +1,6 @@
 -- devices.lua - `ppl devices`: what this machine offers.
 local capi = require 'ppl.capi'
+local json = require 'ppl.json'
 local options = require 'ppl.cli.options'
 local tables = require 'ppl.table'
 
@@ -21,6 +22,19 @@ local function cpu_name()
     return name or 'CPU'
 end
 
+-- Adds a row for each GPU; where there is none, the reason.
+local function gpu_rows(rows)
+    local count = capi.new('int32_t[1]')
+    local ok, why = capi.try.gpu_count(count)
+    if not ok then return why end
+    for i = 0, count[0] - 1 do
+        local gpu = capi.new('ppl_gpu')
+        capi.lib.gpu_get(i, gpu)
+        rows[#rows + 1] = { device = 'cuda', ranks = 'any', what = ('GPU %d: %s, %.0f GiB, %d processors, compute capability %d.%d')
+            :format(i, capi.string(gpu.name), tonumber(gpu.memory) / 2 ^ 30, gpu.processors, gpu.major, gpu.minor) }
+    end
+end
+
 function devices.run(arguments)
     local values, rest = options.parse('ppl devices', SPEC, arguments)
     if values.help then
@@ -29,13 +43,16 @@ function devices.run(arguments)
     end
     if rest[1] then require 'ppl.fail'.usage('%s: is one argument too many, want ppl devices [options]', rest[1]) end
     local cores, bf16 = capi.lib.cpu_cores(), capi.lib.cpu_bf16() ~= 0
-    local result = tables.new(columns, {
+    local rows = {
         { device = 'cpu', what = ('%s, bf16 %s'):format(cpu_name(), bf16 and 'in hardware' or 'widened to f32'), ranks = cores },
         { device = 'reference', what = 'plain loops, f64 where asked for: what the others are judged by', ranks = cores },
         { device = 'emulated', what = 'no arithmetic: tasks take the time a cost table gives', ranks = 'any' },
-    })
+    }
+    local why = gpu_rows(rows)
+    local result = tables.new(columns, rows, { why })
     if values.json then
-        print(('{"cores": %d, "bf16": %s, "devices": %s}'):format(cores, tostring(bf16), result:json()))
+        print(('{"cores": %d, "bf16": %s, "no_gpu": %s, "devices": %s}'):format(cores, tostring(bf16),
+            why and json.text(why) or 'null', result:json()))
     else
         print(result)
     end

@@ -1,0 +1,239 @@
+// device.c - the cuda device's table: opening a GPU for a rank, copies, events, the optimizer. Calls enqueue on the device's
+// streams; what waits for them says so. Before it: the registry. After it: memory.c, program.c.
+#include "device/cuda/cuda.h"
+#include "ppl.h"
+#include <inttypes.h>
+
+ppl_status ppl_cuda_check(const char *what, cudaError_t error) {
+    if (error == cudaSuccess) return PPL_OK;
+    return ppl_fail(error == cudaErrorMemoryAllocation ? PPL_ERR_MEMORY : PPL_ERR_DEVICE, "device cuda: %s: %s (%s)",
+                    what, cudaGetErrorString(error), cudaGetErrorName(error));
+}
+
+ppl_status ppl_cublas_check(const char *what, cublasStatus_t status) {
+    if (status == CUBLAS_STATUS_SUCCESS) return PPL_OK;
+    return ppl_fail(status == CUBLAS_STATUS_ALLOC_FAILED ? PPL_ERR_MEMORY : PPL_ERR_DEVICE, "device cuda: %s: %s", what,
+                    cublasLtGetStatusString(status));
+}
+
+static ppl_cuda_device *cuda_of(ppl_device *self) {
+    return (ppl_cuda_device *)self;
+}
+
+// ---- open and close ----
+
+static ppl_status streams_open(ppl_cuda_device *d) {
+    int least = 0, greatest = 0;
+    PPL_TRY(ppl_cuda_check("cudaDeviceGetStreamPriorityRange", cudaDeviceGetStreamPriorityRange(&least, &greatest)));
+    for (int i = 0; i < PPL_CUDA_STREAMS; i++) { // links, which have streams of their own, go first
+        PPL_TRY(ppl_cuda_check("cudaStreamCreateWithPriority",
+                               cudaStreamCreateWithPriority(&d->stream[i], cudaStreamNonBlocking, least)));
+        PPL_TRY(ppl_cuda_arena_get(d, PPL_CUDA_WORKSPACE, &d->workspace[i]));
+    }
+    return PPL_OK;
+}
+
+static ppl_status device_fill(ppl_cuda_device *d) {
+    void *p = NULL;
+    PPL_TRY(ppl_cuda_check("cudaSetDevice", cudaSetDevice(d->ordinal)));
+    PPL_TRY(streams_open(d));
+    PPL_TRY(ppl_cublas_check("cublasLtCreate", cublasLtCreate(&d->lt)));
+    PPL_TRY(ppl_cuda_check("cudaHostAlloc", cudaHostAlloc(&p, sizeof *d->fault, cudaHostAllocMapped)));
+    d->fault = p;
+    *d->fault = (ppl_cuda_fault){0};
+    PPL_TRY(ppl_cuda_arena_get(d, (PPL_CUDA_PARTIALS + 1) * sizeof *d->partial, &p));
+    d->partial = p;
+    return PPL_OK;
+}
+
+static void cuda_close(ppl_device *self) {
+    ppl_cuda_device *d = cuda_of(self);
+    if (!d) return;
+    cudaSetDevice(d->ordinal);
+    while (d->programs) ppl_cuda_program_free(self, d->programs);
+    ppl_cuda_tables_free(d);
+    if (d->lt) cublasLtDestroy(d->lt);
+    for (int i = 0; i < PPL_CUDA_STREAMS; i++)
+        if (d->stream[i]) {
+            cudaStreamSynchronize(d->stream[i]);
+            cudaStreamDestroy(d->stream[i]);
+        }
+    if (d->fault) cudaFreeHost(d->fault);
+    ppl_cuda_arena_clear(d);
+    ppl_free(d);
+}
+
+static ppl_status cuda_open(const ppl_device_options *options, ppl_device **out) {
+    int32_t count = 0;
+    PPL_TRY(ppl_gpu_count(&count));
+    ppl_cuda_device *d = ppl_alloc(sizeof *d);
+    if (!d) return PPL_ERR_MEMORY;
+    d->rank = options->rank;
+    d->ordinal = options->rank % count; // several ranks share a GPU where there are more ranks than GPUs
+    ppl_status st = device_fill(d);
+    if (st != PPL_OK) {
+        cuda_close((ppl_device *)d);
+        return st;
+    }
+    *out = (ppl_device *)d;
+    return PPL_OK;
+}
+
+// ---- waiting, and what only shows then ----
+
+static ppl_status fault_told(ppl_cuda_device *d) {
+    ppl_cuda_fault f = *d->fault;
+    if (f.kind == PPL_CUDA_FAULT_NONE) return PPL_OK;
+    *d->fault = (ppl_cuda_fault){0};
+    if (f.kind == PPL_CUDA_FAULT_TARGET) {
+        return ppl_fail(PPL_ERR_DATA, "cross_entropy: target %" PRId32 " at position %" PRId64 ", want below %" PRId64,
+                        f.value, f.at, f.limit);
+    }
+    return ppl_fail(PPL_ERR_DATA, "embedding: id %" PRId32 " at position %" PRId64 ", want 0..%" PRId64, f.value, f.at,
+                    f.limit - 1);
+}
+
+static ppl_status stream_wait(ppl_cuda_device *d, int32_t stream) {
+    PPL_TRY(ppl_cuda_check("cudaStreamSynchronize", cudaStreamSynchronize(d->stream[stream])));
+    return fault_told(d);
+}
+
+static ppl_status cuda_synchronize(ppl_device *self) {
+    ppl_cuda_device *d = cuda_of(self);
+    for (int i = 0; i < PPL_CUDA_STREAMS; i++) PPL_TRY(stream_wait(d, i));
+    return PPL_OK;
+}
+
+// ---- memory and copies ----
+
+static ppl_status here(ppl_cuda_device *d) { // callers may come from other threads than the rank's
+    return ppl_cuda_check("cudaSetDevice", cudaSetDevice(d->ordinal));
+}
+
+static ppl_status cuda_memory_get(ppl_device *self, size_t bytes, void **out) {
+    ppl_cuda_device *d = cuda_of(self);
+    PPL_TRY(here(d));
+    PPL_TRY(ppl_cuda_arena_get(d, bytes, out));
+    PPL_TRY(ppl_cuda_check("cudaMemsetAsync", cudaMemsetAsync(*out, 0, bytes, d->stream[0])));
+    return stream_wait(d, 0);
+}
+
+static void cuda_memory_free(ppl_device *self, void *p) {
+    if (here(cuda_of(self)) == PPL_OK) ppl_cuda_arena_free(cuda_of(self), p);
+}
+
+static ppl_status copy_enqueue(ppl_device *self, void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind,
+                               int32_t stream) {
+    ppl_cuda_device *d = cuda_of(self);
+    if (!bytes) return PPL_OK;
+    PPL_TRY(here(d));
+    return ppl_cuda_check("cudaMemcpyAsync", cudaMemcpyAsync(dst, src, bytes, kind, d->stream[stream]));
+}
+
+static ppl_status cuda_copy_in(ppl_device *self, void *dst, const void *src, size_t bytes, int32_t stream) {
+    return copy_enqueue(self, dst, src, bytes, cudaMemcpyHostToDevice, stream);
+}
+
+static ppl_status cuda_copy_out(ppl_device *self, void *dst, const void *src, size_t bytes, int32_t stream) {
+    PPL_TRY(copy_enqueue(self, dst, src, bytes, cudaMemcpyDeviceToHost, stream));
+    return stream_wait(cuda_of(self), stream);
+}
+
+static ppl_status cuda_copy(ppl_device *self, void *dst, const void *src, size_t bytes, int32_t stream) {
+    return copy_enqueue(self, dst, src, bytes, cudaMemcpyDeviceToDevice, stream);
+}
+
+// ---- packed parameters: there are none, cuBLASLt reads weights as they are ----
+
+static ppl_status cuda_pack_bind(ppl_device *self, void *memory, size_t bytes) {
+    (void)self, (void)memory, (void)bytes;
+    return PPL_OK;
+}
+
+static ppl_status cuda_pack(ppl_device *self, int32_t param, const void *weight) {
+    (void)self, (void)param, (void)weight;
+    return PPL_OK;
+}
+
+// ---- the optimizer ----
+
+static ppl_status grads_check(const char *what, int32_t dtype, int32_t uses) {
+    if (dtype != PPL_F32)
+        return ppl_fail(PPL_ERR_DEVICE, "device cuda: %s of %s, want f32", what, ppl_dtype_name(dtype));
+    if (uses <= PPL_CUDA_USES) return PPL_OK;
+    return ppl_fail(PPL_ERR_DEVICE, "device cuda: %s of a parameter that is used %d times, want %d at most", what, uses,
+                    PPL_CUDA_USES);
+}
+
+static ppl_status cuda_update(ppl_device *self, const ppl_update *u, int32_t stage) {
+    (void)stage;
+    PPL_TRY(grads_check("an update", u->dtype, u->uses));
+    return ppl_cuda_check("update", ppl_cuda_update(u, cuda_of(self)->stream[0]));
+}
+
+static ppl_status cuda_square_sum(ppl_device *self, const void *const *grads, int32_t uses, int32_t dtype, int64_t n,
+                                  double *out) {
+    ppl_cuda_device *d = cuda_of(self);
+    PPL_TRY(grads_check("a square sum", dtype, uses));
+    double *sum = d->partial + PPL_CUDA_PARTIALS;
+    PPL_TRY(ppl_cuda_check("square_sum", ppl_cuda_square_sum(grads, uses, n, d->partial, sum, d->stream[0])));
+    return cuda_copy_out(self, out, sum, sizeof *out, 0);
+}
+
+// ---- events ----
+
+static ppl_status cuda_event_open(ppl_device *self, void **out) {
+    cudaEvent_t event = NULL;
+    PPL_TRY(here(cuda_of(self)));
+    PPL_TRY(ppl_cuda_check("cudaEventCreateWithFlags", cudaEventCreateWithFlags(&event, cudaEventDisableTiming)));
+    *out = event;
+    return PPL_OK;
+}
+
+static ppl_status cuda_event_record(ppl_device *self, void *event, int32_t stream) {
+    return ppl_cuda_check("cudaEventRecord", cudaEventRecord(event, cuda_of(self)->stream[stream]));
+}
+
+static ppl_status cuda_event_wait(ppl_device *self, void *event, int32_t stream) {
+    return ppl_cuda_check("cudaStreamWaitEvent", cudaStreamWaitEvent(cuda_of(self)->stream[stream], event, 0));
+}
+
+static ppl_status cuda_event_done(ppl_device *self, void *event, bool *done) {
+    cudaError_t error = cudaEventQuery(event);
+    *done = error == cudaSuccess;
+    if (error == cudaErrorNotReady) {
+        cudaGetLastError(); // not a failure
+        return PPL_OK;
+    }
+    PPL_TRY(ppl_cuda_check("cudaEventQuery", error));
+    return fault_told(cuda_of(self));
+}
+
+static void cuda_event_close(ppl_device *self, void *event) {
+    if (event && here(cuda_of(self)) == PPL_OK) cudaEventDestroy(event);
+}
+
+const ppl_device_ops ppl_device_cuda = {
+    .name = "cuda",
+    .flags = PPL_DEVICE_ASYNC | PPL_DEVICE_COMPUTES,
+    .open = cuda_open,
+    .close = cuda_close,
+    .memory_get = cuda_memory_get,
+    .memory_free = cuda_memory_free,
+    .copy_in = cuda_copy_in,
+    .copy_out = cuda_copy_out,
+    .copy = cuda_copy,
+    .program_build = ppl_cuda_program_build,
+    .program_free = ppl_cuda_program_free,
+    .pack_bind = cuda_pack_bind,
+    .pack = cuda_pack,
+    .program_run = ppl_cuda_program_run,
+    .update = cuda_update,
+    .square_sum = cuda_square_sum,
+    .event_open = cuda_event_open,
+    .event_record = cuda_event_record,
+    .event_wait = cuda_event_wait,
+    .event_done = cuda_event_done,
+    .event_close = cuda_event_close,
+    .synchronize = cuda_synchronize,
+};

@@ -1,0 +1,51 @@
+// layernorm_dx.cu - dy, x, w, stats -> dx = rstd (g - mean(g) - normal mean(g normal)) with g = dy w and normal =
+// (x - mean) rstd. Before it: layernorm.cu's stats. After it: rows.cuh.
+#include "device/cuda/rows.cuh"
+
+template <class T, int V>
+__global__ void __launch_bounds__(ROW_THREADS)
+    layernorm_dx_rows(const T *__restrict__ dy, const T *__restrict__ x, const T *__restrict__ w, const float *__restrict__ stats,
+            T *__restrict__ dx, int64_t c) {
+    PPL_SHARED(float, shared, [WARP]);
+    int64_t first = (int64_t)threadIdx.x * V, step = (int64_t)blockDim.x * V, at = blockIdx.x * c;
+    float mean = stats[2 * (int64_t)blockIdx.x], rstd = stats[2 * (int64_t)blockIdx.x + 1];
+    float g[V], a[V], gain[V], sum_g = 0, sum_gn = 0;
+    for (int64_t i = first; i < c; i += step) {
+        load(g, dy + at + i);
+        load(a, x + at + i);
+        load(gain, w + i);
+        for (int k = 0; k < V; k++) {
+            float gk = g[k] * gain[k];
+            sum_g += gk;
+            sum_gn = fmaf(gk, (a[k] - mean) * rstd, sum_gn);
+        }
+    }
+    float mean_g = block_sum(sum_g, shared) / (float)c, mean_gn = block_sum(sum_gn, shared) / (float)c;
+    for (int64_t i = first; i < c; i += step) {
+        load(g, dy + at + i);
+        load(a, x + at + i);
+        load(gain, w + i);
+        for (int k = 0; k < V; k++) {
+            float normal = (a[k] - mean) * rstd;
+            g[k] = rstd * (g[k] * gain[k] - mean_g - normal * mean_gn);
+        }
+        store(dx + at + i, g);
+    }
+}
+
+template <class T, int V> static cudaError_t launch(const ppl_cuda_job *job) {
+    int64_t rows = ppl_rows(&job->spec->in[0]), c = ppl_last_dim(&job->spec->in[0]);
+    const T *dy = (const T *)job->call->in[0], *x = (const T *)job->call->in[1], *w = (const T *)job->call->in[2];
+    const float *stats = (const float *)job->call->in[3];
+    T *dx = (T *)job->call->out[0];
+    PPL_LAUNCH((layernorm_dx_rows<T, V>), row_blocks(rows), row_threads(c / V), 0, job->stream, dy, x, w, stats, dx, c);
+    return cudaGetLastError();
+}
+
+template <class T> static cudaError_t run(const ppl_cuda_job *job) {
+    return row_whole<T>(ppl_last_dim(&job->spec->in[0])) ? launch<T, wide<T>::count>(job) : launch<T, 1>(job);
+}
+
+extern "C" cudaError_t ppl_cuda_layernorm_dx(const ppl_cuda_job *job) {
+    return BY_DTYPE(job->spec->in[0].dtype, run, job);
+}

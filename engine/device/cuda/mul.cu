@@ -1,0 +1,8 @@
+// mul.cu - x * y, where y has x's shape or a suffix of it and repeats. Before it: kernels.c. After it: pair.cuh.
+#include "device/cuda/pair.cuh"
+
+struct product_of_pair {
+    static __device__ __forceinline__ float join(float x, float y) { return x * y; }
+};
+
+extern "C" cudaError_t ppl_cuda_mul(const ppl_cuda_job *job) { return pair_run<product_of_pair>(job); }
