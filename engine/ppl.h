@@ -463,6 +463,13 @@ ppl_status ppl_yaml_parse(const char *name, const char *text, size_t bytes, ppl_
 int32_t ppl_yaml_nodes(const ppl_yaml *y);
 ppl_status ppl_yaml_get(const ppl_yaml *y, int32_t index, ppl_yaml_node *out);
 void ppl_yaml_close(ppl_yaml *y);
+/* Members of the object that a JSON text holds, as numbers: out[i] is NaN where keys[i] is missing or null. Text that is no
+ * JSON, no object, or has another kind of value there is PPL_ERR_IO. name: what errors call the text. */
+ppl_status ppl_json_numbers(const char *name, const char *text, size_t bytes, const char *const *keys, int32_t count,
+                            double *out);
+/* That a JSON text is an object with these lists and objects in it. */
+ppl_status ppl_json_check(const char *name, const char *text, size_t bytes, const char *const *lists, int32_t n_lists,
+                          const char *const *objects, int32_t n_objects);
 /* Creates a directory and its parents; an existing one is fine. */
 ppl_status ppl_make_directory(const char *path);
 /* Writes a whole file through a temporary name, so that none is ever half-written. */

@@ -1,1 +1,1 @@
-tests += tests/base/test_base.c tests/base/test_yaml.c
+tests += tests/base/test_base.c tests/base/test_yaml.c tests/base/test_json.c
