@@ -1,9 +1,10 @@
--- run_directory.lua - what a run leaves behind: config.yaml, metrics.jsonl, plan.csv, costs.json, trace.json and
--- checkpoints/. Whole files appear under their names only when complete; metrics grow by whole lines.
+-- run_directory.lua - what a run leaves behind: config.yaml, metrics.jsonl, plan.csv, costs.json, summary.json,
+-- trace.json and checkpoints/. Whole files appear under their names only when complete; metrics grow by whole lines.
 local capi = require 'ppl.capi'
 local config = require 'ppl.config'
 local fail = require 'ppl.fail'
 local json = require 'ppl.json'
+local run_summary = require 'ppl.run_summary'
 local yaml = require 'ppl.yaml'
 
 local lib = capi.lib
@@ -86,12 +87,14 @@ function Directory:checkpoint(trainer)
     return path
 end
 
--- What is known at the end: measured costs and the trace of the newest steps.
-function Directory:finish(trainer)
+-- What is known at the end: measured costs, what `ppl report` shows, and the trace of the newest steps. result: of
+-- training.run.
+function Directory:finish(trainer, result)
     local costs, stages, links = trainer:costs()
     write(self.path .. '/costs.json', json.text({ schedule = trainer.schedule.name, stages = stages, latency = costs.latency,
         update = costs.update, links = json.list(links) }, { 'schedule', 'latency', 'update', 'links', 'from', 'to', 'bytes', 'seconds',
         'stages', 'stage', 'rank' }) .. '\n')
+    write(self.path .. '/summary.json', run_summary.text(run_summary.of(trainer, result)))
     lib.run_write_trace(trainer:open(), self.path .. '/trace.json')
 end
 

@@ -66,11 +66,19 @@ local function loop(self, state, line)
     return stopped
 end
 
+-- What training gives, as far as it went. state: also first (the step it began with) and begin (its time).
+local function result_of(self, state, interrupted)
+    local seconds, done = capi.lib.clock() - state.begin, self:steps_done()
+    return { steps = done, interrupted = interrupted, directory = state.directory.path, first_loss = state.first_loss,
+        loss = state.last and state.last.loss, eval_loss = state.eval_loss, seconds = seconds,
+        tokens_per_s = done > state.first and state.last.tokens * (done - state.first) / seconds or nil }
+end
+
 -- What a run that was cut short leaves: all that its finished steps can give. A run that failed has no numbers to save.
 local function leave(self, state)
     if not state.last then return state.directory:discard() end
     pcall(state.directory.checkpoint, state.directory, self)
-    pcall(state.directory.finish, state.directory, self)
+    pcall(state.directory.finish, state.directory, self, result_of(self, state, true))
     state.directory:close()
 end
 
@@ -81,7 +89,7 @@ function training.run(self)
     local begin, first = capi.lib.clock(), self:steps_done()
     if first >= self.steps then fail('train: all %d steps are done, want run:step(n), or a larger run.steps before', self.steps) end
     self:open() -- before there is a directory: what cannot start leaves nothing behind
-    local state = { directory = directory.open(command.run, self) }
+    local state = { directory = directory.open(command.run, self), first = first, begin = begin }
     local line = progress.new { steps = self.steps, first = first, quiet = command.quiet }
     if not command.quiet then line:say(tostring(self)) end
     local ok, stopped = self:watched(function()
@@ -93,13 +101,10 @@ function training.run(self)
         leave(self, state)
         error(stopped, 0)
     end
-    local seconds = capi.lib.clock() - begin
-    local result = { steps = self:steps_done(), interrupted = stopped or false, directory = state.directory.path,
-        first_loss = state.first_loss, loss = state.last and state.last.loss, eval_loss = state.eval_loss, seconds = seconds }
+    local result = result_of(self, state, stopped or false)
     if self:steps_done() > first then
-        result.tokens_per_s = state.last.tokens * (self:steps_done() - first) / seconds
         result.checkpoint = state.directory:checkpoint(self)
-        state.directory:finish(self)
+        state.directory:finish(self, result)
     end
     state.directory:close()
     return result

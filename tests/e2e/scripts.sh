@@ -24,7 +24,7 @@ check() {
 # The run directory is complete and has so many lines of metrics.
 whole() {
     local run=$1 steps=$2 f
-    for f in config.yaml metrics.jsonl ${plan-plan.csv} costs.json trace.json; do [ -s "$run/$f" ] || { echo "$f is missing or empty"; return 1; }; done
+    for f in config.yaml metrics.jsonl ${plan-plan.csv} costs.json summary.json trace.json; do [ -s "$run/$f" ] || { echo "$f is missing or empty"; return 1; }; done
     [ "$(wc -l <"$run/metrics.jsonl")" -eq "$steps" ] || { echo "$(wc -l <"$run/metrics.jsonl") lines of metrics, want $steps"; return 1; }
     grep -q '"peak_bytes"' "$run/metrics.jsonl" || { echo 'metrics lack peak_bytes'; return 1; }
     [ -s "$run/checkpoints/step-$steps.safetensors" ] || { echo 'no checkpoint'; return 1; }

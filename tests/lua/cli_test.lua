@@ -129,7 +129,7 @@ return function(T)
         local _, status, words = run(script .. ' --quiet --run ' .. folder)
         T.equal(status, 1)
         T.truthy(words:find('the data ended before step 5', 1, true), words)
-        for _, name in ipairs { 'checkpoints/step-5.safetensors', 'costs.json', 'trace.json', 'plan.csv', 'config.yaml' } do
+        for _, name in ipairs { 'checkpoints/step-5.safetensors', 'costs.json', 'summary.json', 'trace.json', 'plan.csv', 'config.yaml' } do
             local file = io.open(folder .. '/' .. name)
             T.truthy(file, name)
             file:close()
