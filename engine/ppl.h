@@ -338,7 +338,7 @@ typedef struct ppl_run_options {
     uint64_t delay_seed;  /* not 0: random delays before sends and tasks, for tests */
     double delay;         /* seconds at most */
     double stall_seconds; /* no progress for so long is PPL_ERR_STALL; 0: 120 */
-    int32_t trace_steps;  /* how many of the newest steps keep their events */
+    int32_t trace_steps;  /* how many of the newest steps keep their events; 0: nothing is timed */
     int32_t keep_steps;   /* how many step records are kept */
     ppl_optimizer_options optimizer;
     const ppl_costs *costs; /* emulated only: what a stage's F, I, W take; copied */

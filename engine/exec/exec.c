@@ -119,7 +119,8 @@ static ppl_status tables_make(ppl_exec *e) {
         r->unvalidated = -1;
         r->spin_ns = e->plan->ranks * threads <= ppl_cpu_cores() ? SPIN_NS : 0;
     }
-    return ppl_trace_build(e->plan, e->options.trace_steps, &e->trace);
+    int32_t kept = e->options.trace_steps;
+    return ppl_trace_build(e->plan, kept > 0 ? kept : 1, &e->trace);
 }
 
 static ppl_status threads_start(ppl_exec *e) {

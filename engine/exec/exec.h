@@ -38,9 +38,9 @@ typedef struct ppl_exec_options {
     const ppl_link_ops *link;
     const ppl_plan *eval_plan; // forward only, same ranks; may be NULL
     uint64_t seed, delay_seed;
-    double delay, stall_seconds; // seconds; stall 0: 120
-    int32_t samples_per_microbatch, trace_steps;
-    int64_t fail_task, stall_task; // of fail_rank; -1 none
+    double delay, stall_seconds;                 // seconds; stall 0: 120
+    int32_t samples_per_microbatch, trace_steps; // trace_steps 0: no clock is read, nothing is kept
+    int64_t fail_task, stall_task;               // of fail_rank; -1 none
     int32_t fail_rank;
 } ppl_exec_options;
 

@@ -9,7 +9,7 @@ typedef struct step_run { // a step of this rank
     int32_t side;
     const ppl_plan *plan;
     ppl_link *link;
-    ppl_span *row;
+    ppl_span *row; // of its trace; NULL where tasks are not timed
     int64_t link_bytes;
     bool entered; // some of it has run, or may
 } step_run;
@@ -120,7 +120,7 @@ static ppl_status task_run(ppl_rank *r, step_run *s, const ppl_task *task, ppl_s
     // I, then W: the same programs and the same order of sums as when a schedule runs them apart.
     case PPL_TASK_B:
         PPL_TRY(program_run(r, s, task, PPL_PHASE_I));
-        span->middle = ppl_now();
+        if (s->row) span->middle = ppl_now();
         PPL_TRY(program_run(r, s, task, PPL_PHASE_W));
         live_add(r, s, -1);
         return PPL_OK;
@@ -152,7 +152,7 @@ static ppl_status step_enter(ppl_rank *r, step_run *s) {
     if (!ppl_gate_enter(e, s->tick)) return PPL_OK;
     PPL_TRY(ppl_rank_window(r, s->tick));
     s->entered = true;
-    if (s->side != PPL_SIDE_TRAIN) return PPL_OK;
+    if (s->side != PPL_SIDE_TRAIN || e->options.trace_steps == 0) return PPL_OK;
     ppl_trace_begin(e->trace, s->step);
     s->row = ppl_trace_row(e->trace, r->rank, s->step);
     return PPL_OK;
@@ -184,14 +184,14 @@ static ppl_status tasks_run(ppl_rank *r, step_run *now_step, step_run *next) {
         atomic_store_explicit(&r->pulse, ++pulse, memory_order_relaxed);
         if (delays) {
             delay(r, s, at);
-            now = ppl_now();
+            if (s->row) now = ppl_now();
         }
         ppl_span *span = s->row ? &s->row[at] : &unused;
         span->begin = now;
         span->middle = 0;
         bool redo = false;
         PPL_TRY(task_run(r, s, &own->tasks[at], span, &redo));
-        now = span->end = ppl_now();
+        if (s->row) now = span->end = ppl_now();
         if (redo) {
             r->live = 0;
             k = -1; // the forwards before the VALIDATE again, with the weights as they should have been
@@ -205,7 +205,8 @@ static void step_end(ppl_rank *r, const step_run *s) {
     ppl_exec *e = r->exec;
     if (s->side == PPL_SIDE_TRAIN) {
         int64_t all = (int64_t)e->plan->ranks * (s->tick / PPL_EXEC_AHEAD + 1);
-        if (atomic_fetch_add(&ppl_board_at(e, s->tick)->finished, 1) + 1 == all) ppl_trace_done(e->trace, s->step);
+        if (atomic_fetch_add(&ppl_board_at(e, s->tick)->finished, 1) + 1 == all && s->row)
+            ppl_trace_done(e->trace, s->step);
         e->client.rank_done(e->client.self, r->rank, s->step, r->peak_live, s->link_bytes);
     }
     ppl_rank_finish(r, s->tick);

@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "trace/trace.h"
 #include <stdio.h>
+#include <stdlib.h>
 
 enum { TASKS_MAX = 40000 }; // of all steps written: about 10 MB of text, unless one step alone has more
 
@@ -110,14 +111,21 @@ static void add_task(ppl_text *x, const ppl_trace *t, int32_t rank, int64_t step
     add_parts(x, t, rank, task, s);
 }
 
-// Both ends of an arrow carry the same id: step, edge, microbatch, reader. Each end lies inside its slice, or readers of
-// the format would not know to which slice it belongs: at the SEND's begin, and just before the RECEIVE's end.
+// The number that both ends of an arrow carry, from step, edge, microbatch and reader. Perfetto takes numbers alone.
+static int64_t arrow_id(const ppl_trace *t, int64_t step, const ppl_task *task, int32_t reader) {
+    const ppl_plan *p = t->plan;
+    int64_t id = (step - (t->last - t->steps)) * p->stages->n_edges + task->edge;
+    id = id * (p->microbatches + 1) + task->microbatch + 1;
+    return id * (p->stages->count + 1) + reader;
+}
+
+// Each end lies inside its slice, or readers of the format would not know to which slice it belongs: at the SEND's begin,
+// and just before the RECEIVE's end.
 static void add_arrow(ppl_text *x, const ppl_trace *t, int32_t rank, int64_t step, const ppl_task *task, int32_t reader,
                       const ppl_span *s) {
     bool from = task->kind == PPL_TASK_SEND;
-    ppl_text_add(x,
-                 ",\n{\"ph\":\"%s\",\"pid\":0,\"tid\":%d,\"name\":\"value\",\"cat\":\"link\",\"id\":\"%lld.%d.%d.%d\"",
-                 from ? "s" : "f\",\"bp\":\"e", rank, (long long)step, task->edge, task->microbatch, reader);
+    ppl_text_add(x, ",\n{\"ph\":\"%s\",\"pid\":0,\"tid\":%d,\"name\":\"value\",\"cat\":\"link\",\"id\":%lld",
+                 from ? "s" : "f\",\"bp\":\"e", rank, (long long)arrow_id(t, step, task, reader));
     add_time(x, "ts", (from || s->end == s->begin ? s->begin : s->end - 1) - t->origin);
     ppl_text_add(x, "}");
 }
@@ -131,7 +139,7 @@ static void add_arrows(ppl_text *x, const ppl_trace *t, int32_t rank, int64_t st
         if (e->reader_rank[i] != rank) add_arrow(x, t, rank, step, task, i, s);
 }
 
-typedef struct counters { // of a rank within a step; each step ends where it began, at nothing
+typedef struct counters { // of a rank
     int64_t live, bytes, pending;
 } counters;
 
@@ -174,16 +182,41 @@ static void add_rank(ppl_text *x, const ppl_trace *t, int32_t rank) {
                  rank, rank);
 }
 
-static void add_step(ppl_text *x, const ppl_trace *t, int32_t rank, int64_t step) {
+typedef struct place { // one task of one step
+    int64_t step, at;
+    const ppl_span *span;
+} place;
+
+// Steps may flow into each other: then a rank's tasks of two steps alternate.
+static int by_time(const void *a, const void *b) {
+    const place *x = a, *y = b;
+    if (x->span->begin != y->span->begin) return x->span->begin < y->span->begin ? -1 : 1;
+    if (x->span->end != y->span->end) return x->span->end < y->span->end ? -1 : 1; // what takes no time comes first
+    if (x->step != y->step) return x->step < y->step ? -1 : 1;
+    return (x->at > y->at) - (x->at < y->at);
+}
+
+static ppl_status add_tasks(ppl_text *x, const ppl_trace *t, int32_t rank, const int64_t *steps, int32_t n) {
     const ppl_rank_plan *r = &t->plan->rank[rank];
-    const ppl_span *s = ppl_trace_find(t, rank, step);
-    counters now = {0};
-    for (int64_t at = 0; s && at < r->count; at++) {
-        add_task(x, t, rank, step, &r->tasks[at], &s[at]);
-        add_arrows(x, t, rank, step, &r->tasks[at], &s[at]);
-        add_live(x, t, rank, &r->tasks[at], true, s[at].begin, &now);
-        add_live(x, t, rank, &r->tasks[at], false, s[at].end, &now);
+    place *places = ppl_alloc((size_t)n * (size_t)r->count * sizeof *places);
+    if (!places && n && r->count) return PPL_ERR_MEMORY;
+    int64_t count = 0;
+    for (int32_t i = 0; i < n; i++) {
+        const ppl_span *s = ppl_trace_find(t, rank, steps[i]);
+        for (int64_t at = 0; s && at < r->count; at++) places[count++] = (place){steps[i], at, &s[at]};
     }
+    if (count) qsort(places, (size_t)count, sizeof *places, by_time);
+    counters now = {0};
+    for (int64_t i = 0; i < count; i++) {
+        const ppl_task *task = &r->tasks[places[i].at];
+        const ppl_span *s = places[i].span;
+        add_task(x, t, rank, places[i].step, task, s);
+        add_arrows(x, t, rank, places[i].step, task, s);
+        add_live(x, t, rank, task, true, s->begin, &now);
+        add_live(x, t, rank, task, false, s->end, &now);
+    }
+    ppl_free(places);
+    return PPL_OK;
 }
 
 ppl_status ppl_trace_write(const ppl_trace *t, const char *path) {
@@ -198,11 +231,14 @@ ppl_status ppl_trace_write(const ppl_trace *t, const char *path) {
                      "{\"ph\":\"M\",\"pid\":0,\"tid\":0,\"name\":\"process_name\",\"args\":{\"name\":");
     ppl_text_json(&x, t->plan->schedule);
     ppl_text_add(&x, "}}");
-    for (int32_t rank = 0; rank < t->plan->ranks; rank++) {
+    ppl_status status = PPL_OK;
+    for (int32_t rank = 0; rank < t->plan->ranks && status == PPL_OK; rank++) {
         add_rank(&x, t, rank);
-        for (int32_t i = first; i < kept; i++) add_step(&x, t, rank, steps[i]);
+        status = add_tasks(&x, t, rank, steps + first, kept - first);
     }
     ppl_text_add(&x, "\n]}\n");
     ppl_free(steps);
-    return ppl_text_write(&x, path);
+    if (status == PPL_OK) return ppl_text_write(&x, path);
+    ppl_text_clear(&x);
+    return status;
 }

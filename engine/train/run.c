@@ -78,7 +78,7 @@ static ppl_status exec_open(ppl_run *r, const ppl_run_engine *e, ppl_exec **out)
         .delay = o->delay,
         .stall_seconds = o->stall_seconds > 0 ? o->stall_seconds : 120,
         .samples_per_microbatch = r->samples_per_microbatch,
-        .trace_steps = at_least_one(o->trace_steps),
+        .trace_steps = o->trace_steps,
         .fail_task = o->fail_task,
         .stall_task = o->stall_task,
         .fail_rank = o->fail_rank,

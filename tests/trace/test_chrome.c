@@ -87,7 +87,9 @@ static void check_counter(track *t, json_t *e) {
 
 // An arrow follows the slice that its end lies in.
 static void check_arrow(report *r, const track *t, json_t *ends, json_t *e) {
-    const char *id = text_of(e, "id");
+    char id[32]; // numbers: what Perfetto takes
+    if (!json_is_integer(json_object_get(e, "id"))) fail_msg("'id' is no number in %s", json_dumps(e, 0));
+    snprintf(id, sizeof id, "%lld", (long long)json_integer_value(json_object_get(e, "id")));
     text_of(e, "name");
     text_of(e, "cat");
     double at = time_of(e, "ts");
@@ -167,6 +169,8 @@ static void test_simulated(void **state) {
         for (int32_t p = 1; p <= 4; p++)
             for (int32_t m = p; m <= 2 * p; m += p) {
                 ppl_schedule *s = schedule_make((order)o, p, m, 2);
+                if (o == ORDER_1F1B && m > p)
+                    ppl_schedule_set_weights(s, PPL_WEIGHTS_STASH); // steps flow into each other
                 ppl_plan *plan;
                 ppl_sim_result result;
                 OK(ppl_plan_abstract(s, &plan));
@@ -214,6 +218,42 @@ static void test_run(void **state) {
     unlink(path);
 }
 
+// Steps that are not timed have the same numbers, and leave a trace without slices.
+static void test_untraced(void **state) {
+    (void)state;
+    double loss[2];
+    for (int32_t kept = 0; kept < 2; kept++) {
+        test_case c = test_usual;
+        test_trainer t;
+        test_open(&c, &t);
+        if (!kept) {
+            ppl_run_options o = test_options(&c);
+            o.trace_steps = 0;
+            ppl_run_close(t.run);
+            OK(ppl_run_open(&o, t.graph, t.schedule, t.data, &t.run));
+        }
+        test_steps(&t, 3);
+        ppl_step_record record;
+        OK(ppl_run_record(t.run, 2, &record));
+        loss[kept] = record.loss;
+        assert_int_equal(record.end > record.begin, kept);
+        int64_t count;
+        if (!kept) {
+            test_refused(ppl_run_events(t.run, 2, NULL, 0, &count), PPL_ERR_ARG, "is not kept");
+            char path[64];
+            temporary(path);
+            OK(ppl_run_write_trace(t.run, path));
+            json_t *root = load(path), *e;
+            size_t i;
+            json_array_foreach(json_object_get(root, "traceEvents"), i, e) assert_string_equal(text_of(e, "ph"), "M");
+            json_decref(root);
+            unlink(path);
+        }
+        test_trainer_close(&t);
+    }
+    assert_true(loss[0] == loss[1]);
+}
+
 // However many steps are kept, the file stays bounded: the newest steps are written.
 static void test_bounded(void **state) {
     (void)state;
@@ -243,6 +283,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_simulated),
         cmocka_unit_test(test_run),
+        cmocka_unit_test(test_untraced),
         cmocka_unit_test(test_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
