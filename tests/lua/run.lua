@@ -6,7 +6,7 @@ local support = require 'support'
 local FILES = {
     'names', 'config', 'output', 'tensor', 'trace',
     'schedule', 'library', 'greedy', 'broken', 'csv', 'plan', 'links', 'snippets',
-    'data', 'trainer', 'chained', 'tell', 'prompt', 'cli',
+    'data', 'trainer', 'chained', 'tell', 'prompt', 'cli', 'report',
     'torch', 'learn', 'equal', 'grid', 'mutate',
 }
 

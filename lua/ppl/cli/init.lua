@@ -7,7 +7,7 @@ local cli = {}
 
 local VERSION = '0.1.0'
 
-local COMMANDS = { plan = 'ppl.cli.plan', devices = 'ppl.cli.devices' }
+local COMMANDS = { plan = 'ppl.cli.plan', report = 'ppl.cli.report', devices = 'ppl.cli.devices' }
 
 local HELP = [[
 ppl - trains neural networks through a pipeline
@@ -16,6 +16,7 @@ usage: ppl SCRIPT.lua [options]        run a script; if it returns a trainer, tr
        ppl -i SCRIPT.lua [options]     the same, then a prompt with the trainer as `run`
        ppl                             a prompt
        ppl plan WHAT [options]         compile and prove a schedule (a script, .lua, .csv or a name); draw or compare it
+       ppl report RUN_DIR [RUN_DIR]    one HTML page of a run, or of two side by side
        ppl devices [options]           what this machine offers
 
   --help       this text; after a script or a subcommand, its own
