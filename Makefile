@@ -2,7 +2,7 @@
 #
 #   make            builds ./ppl                      make test       all tests; last line: N passed, N failed, N skipped
 #   make demo       trains a small GPT on the CPU     make lint       formatting, file lengths, FFI-clean header, luacheck
-#   make bench      measures; prints ratios           make format     clang-format over all C files
+#   make bench      measures; prints ratios           make format     clang-format over all C and JavaScript files
 #   make bless      renews golden files               make install    PREFIX=/usr/local DESTDIR=
 #   make clean      removes what was built            make unit ONLY=plan   one folder of unit tests
 #   make test-full  make test, then the Lua tests over whole grids: every schedule at p 1..8, m 1..2p+3, chunks 1..3 trains to
@@ -54,7 +54,7 @@ lint:
 	$(Q)scripts/setup build lint
 	$(Q)scripts/lint
 format:
-	clang-format -i $$(git ls-files '*.c' '*.h')
+	clang-format -i $$(git ls-files '*.c' '*.h' '*.js')
 
 _all: $(program)
 	$(Q)ln -sfn $(program) ppl
@@ -119,6 +119,9 @@ install: all
 	install -d $(DESTDIR)$(PREFIX)/share/ppl/engine $(DESTDIR)$(PREFIX)/share/ppl/scripts
 	install -m 644 engine/types.h engine/ppl.h $(DESTDIR)$(PREFIX)/share/ppl/engine/
 	install -m 644 scripts/*.lua $(DESTDIR)$(PREFIX)/share/ppl/scripts/
+	install -D -m 644 doc/ppl.1 $(DESTDIR)$(PREFIX)/share/man/man1/ppl.1
+	install -D -m 644 doc/completion/ppl.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/ppl
+	install -D -m 644 doc/completion/_ppl $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_ppl
 clean:
 	rm -rf build ppl
 -include $(shell [ -d build/$(CONFIG) ] && find build/$(CONFIG) -name '*.d')
