@@ -8,8 +8,11 @@
 #   make test-full  make test, then the Lua tests over whole grids: every schedule at p 1..8, m 1..2p+3, chunks 1..3 trains to
 #                   the bits of one stage; 1,000 seeds of delays; 10,000 mutants
 #
+#   make cuda-test  the CUDA back end over an emulation of CUDA's libraries; needs the headers that nvcc brings, no GPU
+#
 # V=1 shows commands; SAN=address,undefined or SAN=thread builds with sanitizers; MPI=1 builds ./ppl for several processes
-# (mpirun -n 4 ./ppl train.lua). CUDA=1 builds with the cuda device, by nvcc (CUDA_HOME, or the one on the path).
+# (mpirun -n 4 ./ppl train.lua). CUDA=1 builds with the cuda device, by nvcc (CUDA_HOME, or the one on the path);
+# CUDA=emulation by g++, over tests/cuda/emulation.
 CC ?= gcc
 SAN ?=
 MPI ?=
@@ -45,16 +48,17 @@ objs := $(src:%.c=$(B)/%.o) $(foreach i,$(ISAS),$(isa_src:%.c=$(B)/%.$(i).o)) $(
 test_bins := $(tests:%.c=$(B)/%)
 support := $(patsubst %.c,$(B)/%.o,$(wildcard tests/support/*.c))
 
-.PHONY: all demo test test-full lint bench bless install _all _demo _test _bench unit unit_bins format clean
-all demo test test-full bench:
-	$(Q)scripts/setup build $(if $(filter test test-full,$@),test mpi,$(if $(MPI),mpi))
+.PHONY: all demo test test-full cuda-test lint bench bless install _all _demo _test _cuda-test _cuda_built _bench unit \
+        unit_bins cuda_bins format clean
+all demo test test-full cuda-test bench:
+	$(Q)scripts/setup build $(if $(filter %test test-full,$@),test mpi,$(if $(MPI),mpi))
 	$(Q)$(MAKE) --no-print-directory _$@
 
 lint:
 	$(Q)scripts/setup build lint
 	$(Q)scripts/lint
 format:
-	clang-format -i $$(git ls-files '*.c' '*.h' '*.js')
+	clang-format -i $$(git ls-files '*.c' '*.h' '*.cc' '*.hh' '*.js')
 
 _all: $(program)
 	$(Q)ln -sfn $(program) ppl
@@ -97,12 +101,22 @@ san_env := ASAN_OPTIONS=allocator_may_return_null=1:detect_stack_use_after_retur
 unit_bins: $(test_bins)
 unit: $(filter $(B)/tests/$(ONLY)%,$(test_bins))
 	$(Q)$(san_env) tests/run $(filter $(B)/tests/$(ONLY)%,$(test_bins))
-_test: _all unit_bins $(B)/ppl-mpi
+# With CUDA's headers the tests against the emulation run, and must pass; without, tests/cuda/skipped.sh says so.
+cuda_run := $(if $(filter %test,$(MAKECMDGOALS)),$(if $(shell scripts/cuda_include 2>/dev/null),found))
+cuda_programs = $(if $(cuda_run),$(foreach c,release address+undefined,$(emulation_tests:%.c=build/$(c)-emulation/%)), \
+                  tests/cuda/skipped.sh)
+cuda_bins: $(emulation_bins)
+_cuda_built:
+	$(Q)$(if $(cuda_run),$(MAKE) --no-print-directory CUDA=emulation cuda_bins)
+	$(Q)$(if $(cuda_run),$(MAKE) --no-print-directory CUDA=emulation SAN=address$(comma)undefined cuda_bins)
+_cuda-test: _cuda_built
+	$(Q)$(san_env) tests/run $(cuda_programs)
+_test: _all unit_bins $(B)/ppl-mpi _cuda_built
 	$(Q)$(MAKE) --no-print-directory SAN=address$(comma)undefined unit_bins
 	$(Q)$(MAKE) --no-print-directory SAN=thread unit_bins
 	$(Q)$(san_env) tests/run $(test_bins) \
 	  $(test_bins:build/release/%=build/address+undefined/%) $(test_bins:build/release/%=build/thread/%) \
-	  $(wildcard tests/lua/run.lua) $(sort $(wildcard tests/e2e/*.sh))
+	  $(cuda_programs) $(wildcard tests/lua/run.lua) $(sort $(wildcard tests/e2e/*.sh))
 _test-full: _test
 	$(Q)PPL_TEST_FULL=1 TEST_SECONDS=14400 tests/run $(wildcard tests/lua/run.lua)
 

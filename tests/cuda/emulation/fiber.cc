@@ -11,7 +11,7 @@
 
 namespace emu {
 
-thread_local Fiber *current;
+__thread Fiber *current;
 
 static const char *action_name(WarpAction a) {
     switch (a) {
@@ -24,9 +24,16 @@ static const char *action_name(WarpAction a) {
     return "";
 }
 
-static std::string place(Where w) {
+// Text without a destructor: a launch that is given up leaves its stacks as they are.
+struct Text {
+    char text[120];
+};
+
+static Text place(Where w) {
+    Text t;
     const char *slash = strrchr(w.file, '/');
-    return std::string(slash ? slash + 1 : w.file) + ":" + std::to_string(w.line);
+    snprintf(t.text, sizeof t.text, "%s:%d", slash ? slash + 1 : w.file, w.line);
+    return t;
 }
 
 // Ends the launch: what is wrong goes back through the scheduler, and no fiber of the block runs again.
@@ -57,19 +64,18 @@ static bool runnable(const Fiber &f) {
 // Nobody can go on: says where they stand.
 static void deadlock(Block *b) {
     unsigned at_block = 0, at_warp = 0, ended = 0;
-    std::string block_at, warp_at;
+    Text block_at = {""}, warp_at = {""};
     for (const Fiber &f : b->fibers) {
         if (f.state == Fiber::State::at_block) {
-            at_block++;
-            if (block_at.empty()) block_at = " (" + place(f.where) + ")";
+            if (!at_block++) snprintf(block_at.text, sizeof block_at.text, " (%.100s)", place(f.where).text);
         } else if (f.state == Fiber::State::at_warp) {
-            at_warp++;
-            if (warp_at.empty())
-                warp_at = std::string(" (") + action_name(f.meeting->action) + ", " + place(f.where) + ")";
+            if (!at_warp++)
+                snprintf(warp_at.text, sizeof warp_at.text, " (%s, %.80s)", action_name(f.meeting->action),
+                         place(f.where).text);
         } else ended++;
     }
     wrong("no thread can go on: %u wait at __syncthreads%s, %u in a warp operation%s, %u have ended", at_block,
-          block_at.c_str(), at_warp, warp_at.c_str(), ended);
+          block_at.text, at_warp, warp_at.text, ended);
 }
 
 static Fiber *next_of(Block *b, unsigned from, unsigned first, unsigned count, bool backwards) {
@@ -107,8 +113,7 @@ void block_barrier(Where where) {
     Block *b = f->block;
     if (b->arrived == 0) b->barrier = where;
     else if (b->barrier.line != where.line || strcmp(b->barrier.file, where.file) != 0)
-        wrong("threads wait at two different __syncthreads, %s and %s", place(b->barrier).c_str(),
-              place(where).c_str());
+        wrong("threads wait at two different __syncthreads, %s and %s", place(b->barrier).text, place(where).text);
     if (++b->arrived == b->live) {
         b->arrived = 0;
         b->generation++;
@@ -172,23 +177,17 @@ static void release(Meeting &m) {
     for (unsigned lane = 0; lane < warp_size; lane++)
         if (!(m.arrived >> lane & 1)) memset(m.brought[parity][lane], 0xff, payload_bytes);
     if ((m.action == WarpAction::mma || m.action == WarpAction::load_matrix) && m.arrived != 0xffffffffu)
-        wrong("%s (%s) by lanes %08x, want all 32", action_name(m.action), place(m.where).c_str(), m.arrived);
+        wrong("%s (%s) by lanes %08x, want all 32", action_name(m.action), place(m.where).text, m.arrived);
     if (m.action == WarpAction::mma) multiply(m, parity);
     if (m.action == WarpAction::load_matrix) load_matrices(m, parity);
     m.arrived = 0;
     m.generation++;
 }
 
+// Lanes that wait under different masks for one another are found when nobody can go on.
 static Meeting &meeting_of(Warp &w, uint32_t mask) {
-    Meeting *found = nullptr;
-    for (unsigned i = 0; i < w.used; i++) {
-        Meeting &m = w.meetings[i];
-        if (m.mask == mask) found = &m;
-        else if (m.arrived && (m.mask & mask))
-            wrong("lanes of one warp meet under masks %08x (%s) and %08x, which overlap", m.mask,
-                  place(m.where).c_str(), mask);
-    }
-    if (found) return *found;
+    for (unsigned i = 0; i < w.used; i++)
+        if (w.meetings[i].mask == mask) return w.meetings[i];
     if (w.used == w.meetings.size()) wrong("more than %zu masks in one warp", w.meetings.size());
     Meeting &m = w.meetings[w.used++];
     m.mask = mask;
@@ -200,15 +199,15 @@ Meeting &meet(uint32_t mask, WarpAction action, const void *brought, size_t byte
     Fiber *f = current;
     Warp &w = *f->warp;
     if (!(mask >> f->lane & 1))
-        wrong("lane %u calls %s (%s) without being in its mask %08x", f->lane, action_name(action),
-              place(where).c_str(), mask);
+        wrong("lane %u calls %s (%s) without being in its mask %08x", f->lane, action_name(action), place(where).text,
+              mask);
     Meeting &m = meeting_of(w, mask);
     if (!m.arrived) {
         m.action = action;
         m.where = where;
     } else if (m.action != action)
-        wrong("lanes of one warp meet in %s (%s) and %s (%s)", action_name(m.action), place(m.where).c_str(),
-              action_name(action), place(where).c_str());
+        wrong("lanes of one warp meet in %s (%s) and %s (%s)", action_name(m.action), place(m.where).text,
+              action_name(action), place(where).text);
     *parity = m.generation & 1;
     if (bytes) memcpy(m.brought[*parity][f->lane], brought, bytes);
     m.arrived |= 1u << f->lane;
@@ -243,7 +242,7 @@ void mma(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], Where wh
 
 void load_matrix(uint32_t (&r)[4], const void *row, bool transposed, Where where) {
     if (reinterpret_cast<uintptr_t>(row) % 16)
-        wrong("a matrix load (%s) from an address that is no multiple of 16", place(where).c_str());
+        wrong("a matrix load (%s) from an address that is no multiple of 16", place(where).text);
     MatrixRow in = {static_cast<const unsigned char *>(row), transposed};
     unsigned parity;
     Meeting &m = meet(0xffffffffu, WarpAction::load_matrix, &in, sizeof in, where, &parity);

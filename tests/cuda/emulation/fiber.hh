@@ -106,7 +106,7 @@ struct Block {
     std::string wrong;
 };
 
-extern thread_local Fiber *current; // the CUDA thread that runs on this thread now; null outside of kernels
+extern __thread Fiber *current; // the CUDA thread that runs on this thread now; null outside of kernels
 
 void block_barrier(Where where);
 // Meets the other lanes of the mask; gives the meeting and the parity whose arrays hold what they brought.

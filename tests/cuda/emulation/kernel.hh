@@ -6,6 +6,7 @@
 #include "emulation/fiber.hh"
 #include "emulation/launch.hh"
 #include <cmath>
+#include <type_traits>
 
 #define EMU_HERE                                                                                                       \
     emu::Where {                                                                                                       \
@@ -13,7 +14,7 @@
     }
 
 #define PPL_LAUNCH(kernel, grid, block, shared, stream, ...)                                                           \
-    emu::launch(#kernel, kernel, grid, block, shared, stream, ##__VA_ARGS__)
+    emu::launch(#kernel, kernel, grid, block, shared, stream __VA_OPT__(, ) __VA_ARGS__)
 #define PPL_SHARED(type, name, extent)     auto &name = emu::shared<type extent>([] {})
 #define PPL_SHARED_DYNAMIC(type, name)     type *name = static_cast<type *>(emu::current->block->dynamic)
 #define ppl_mma(d, a, b)                   emu::mma(d, a, b, EMU_HERE)
@@ -39,16 +40,19 @@ template <int n> inline void ppl_copy_wait() {
 #define gridDim   (emu::current->block->grid)
 constexpr int warpSize = emu::warp_size;
 
-#define __syncthreads()                     emu::block_barrier(EMU_HERE)
-#define __syncwarp(...)                     emu::sync_warp(EMU_HERE, ##__VA_ARGS__)
-#define __shfl_sync(mask, value, from, ...) emu::shuffle(mask, value, emu::shuffle_from(from, ##__VA_ARGS__), EMU_HERE)
+#define __syncthreads() emu::block_barrier(EMU_HERE)
+#define __syncwarp(...) emu::sync_warp(EMU_HERE __VA_OPT__(, ) __VA_ARGS__)
+#define __shfl_sync(mask, value, from, ...)                                                                            \
+    emu::shuffle(mask, value, emu::shuffle_from(from __VA_OPT__(, ) __VA_ARGS__), EMU_HERE)
 #define __shfl_xor_sync(mask, value, lanes, ...)                                                                       \
-    emu::shuffle(mask, value, emu::shuffle_xor(lanes, ##__VA_ARGS__), EMU_HERE)
-#define __shfl_up_sync(mask, value, by, ...)   emu::shuffle(mask, value, emu::shuffle_up(by, ##__VA_ARGS__), EMU_HERE)
-#define __shfl_down_sync(mask, value, by, ...) emu::shuffle(mask, value, emu::shuffle_down(by, ##__VA_ARGS__), EMU_HERE)
-#define __ballot_sync(mask, yes)               emu::vote(mask, yes, EMU_HERE)
-#define __any_sync(mask, yes)                  (emu::vote(mask, yes, EMU_HERE) != 0)
-#define __all_sync(mask, yes)                  (emu::vote(mask, !(yes), EMU_HERE) == 0)
+    emu::shuffle(mask, value, emu::shuffle_xor(lanes __VA_OPT__(, ) __VA_ARGS__), EMU_HERE)
+#define __shfl_up_sync(mask, value, by, ...)                                                                           \
+    emu::shuffle(mask, value, emu::shuffle_up(by __VA_OPT__(, ) __VA_ARGS__), EMU_HERE)
+#define __shfl_down_sync(mask, value, by, ...)                                                                         \
+    emu::shuffle(mask, value, emu::shuffle_down(by __VA_OPT__(, ) __VA_ARGS__), EMU_HERE)
+#define __ballot_sync(mask, yes) emu::vote(mask, yes, EMU_HERE)
+#define __any_sync(mask, yes)    (emu::vote(mask, yes, EMU_HERE) != 0)
+#define __all_sync(mask, yes)    (emu::vote(mask, !(yes), EMU_HERE) == 0)
 
 namespace emu {
 
@@ -82,28 +86,21 @@ template <class T, class F> T atomic(T *p, F f) {
 
 } // namespace emu
 
-template <class T> inline T atomicAdd(T *p, T v) {
-    return emu::atomic(p, [=](T old) { return static_cast<T>(old + v); });
-}
-template <class T> inline T atomicSub(T *p, T v) {
-    return emu::atomic(p, [=](T old) { return static_cast<T>(old - v); });
-}
-template <class T> inline T atomicMax(T *p, T v) {
-    return emu::atomic(p, [=](T old) { return old < v ? v : old; });
-}
-template <class T> inline T atomicMin(T *p, T v) {
-    return emu::atomic(p, [=](T old) { return v < old ? v : old; });
-}
-template <class T> inline T atomicOr(T *p, T v) {
-    return emu::atomic(p, [=](T old) { return static_cast<T>(old | v); });
-}
-template <class T> inline T atomicAnd(T *p, T v) {
-    return emu::atomic(p, [=](T old) { return static_cast<T>(old & v); });
-}
-template <class T> inline T atomicExch(T *p, T v) {
-    return emu::atomic(p, [=](T) { return v; });
-}
-template <class T> inline T atomicCAS(T *p, T want, T v) {
+// The pointer alone says the type, as in CUDA's overloads.
+template <class T> using EmuSame = std::common_type_t<T>;
+#define EMU_ATOMIC(name, next)                                                                                         \
+    template <class T> inline T name(T *p, EmuSame<T> v) {                                                             \
+        return emu::atomic(p, [=](T old) { return static_cast<T>(next); });                                            \
+    }
+EMU_ATOMIC(atomicAdd, old + v)
+EMU_ATOMIC(atomicSub, old - v)
+EMU_ATOMIC(atomicMax, old < v ? v : old)
+EMU_ATOMIC(atomicMin, v < old ? v : old)
+EMU_ATOMIC(atomicOr, old | v)
+EMU_ATOMIC(atomicAnd, old &v)
+EMU_ATOMIC(atomicExch, (void(old), v))
+#undef EMU_ATOMIC
+template <class T> inline T atomicCAS(T *p, EmuSame<T> want, EmuSame<T> v) {
     return emu::atomic(p, [=](T old) { return old == want ? v : old; });
 }
 inline void __threadfence() {

@@ -1,0 +1,31 @@
+# The CUDA back end's tests run against the emulation of CUDA's libraries in emulation/, built with g++ and CUDA's headers:
+# make CUDA=emulation, or make cuda-test. Tests of the emulation itself do without the engine.
+emulation_tests := tests/cuda/test_kernels.c tests/cuda/test_runtime.c
+emulation_src := $(wildcard tests/cuda/emulation/*.cc)
+
+ifeq ($(CUDA),emulation)
+CXX ?= g++
+cuda_include := $(shell scripts/cuda_include)
+cxxflags = -std=c++17 -D_GNU_SOURCE -Iengine -Itests/cuda -isystem $(cuda_include) -Wall -Wextra -Werror -Wshadow \
+           -Wpointer-arith -Wno-unknown-pragmas -ffp-contract=off -fno-omit-frame-pointer -pthread \
+           $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all)
+emulation_bins := $(emulation_tests:%.c=$(B)/%)
+emulation_lib := $(B)/libemulation.a
+
+$(B)/%.o: %.cc
+	@echo "c++ $<"
+	@mkdir -p $(@D)
+	$(Q)$(CXX) $(cxxflags) $(CFLAGS) $(cxxflags_$(notdir $*)) -MMD -c -o $@ $<
+$(B)/%.cu.o: %.cu
+	@echo "c++ $<"
+	@mkdir -p $(@D)
+	$(Q)$(CXX) $(cxxflags) $(CFLAGS) -MMD -c -o $@ -x c++ $<
+cxxflags_product := -O3 -mavx2 -mfma
+$(emulation_tests:%.c=$(B)/%.o): cflags += -Itests/cuda -isystem $(cuda_include)
+$(emulation_lib): $(emulation_src:%.cc=$(B)/%.o)
+	@echo "archive $@"
+	$(Q)rm -f $@ && ar rcs $@ $^
+$(emulation_bins): $(B)/tests/%: $(B)/tests/%.o $(B)/tests/cuda/samples.cu.o $(emulation_lib)
+	@echo "link $@"
+	$(Q)$(CXX) $(cxxflags) -o $@ $^ -lcmocka
+endif
