@@ -1,6 +1,7 @@
 # The CUDA back end's tests run against the emulation of CUDA's libraries in emulation/, built with g++ and CUDA's headers:
 # make CUDA=emulation, or make cuda-test. Tests of the emulation itself do without the engine.
-emulation_tests := tests/cuda/test_kernels.c tests/cuda/test_runtime.c tests/cuda/test_products.c
+emulation_tests := tests/cuda/test_kernels.c tests/cuda/test_runtime.c tests/cuda/test_products.c tests/cuda/test_nccl.c \
+                   tests/cuda/test_layouts.c tests/cuda/test_processes.c
 emulation_src := $(wildcard tests/cuda/emulation/*.cc)
 
 ifeq ($(CUDA),emulation)
