@@ -2,16 +2,19 @@
 # make CUDA=emulation, or make cuda-test. Tests of the emulation itself do without the engine.
 emulation_tests := tests/cuda/test_kernels.c tests/cuda/test_runtime.c tests/cuda/test_products.c tests/cuda/test_nccl.c \
                    tests/cuda/test_layouts.c tests/cuda/test_processes.c
+# Tests of the engine's device over the emulation.
+cuda_tests :=
 emulation_src := $(wildcard tests/cuda/emulation/*.cc)
 
 ifeq ($(CUDA),emulation)
 CXX ?= g++
-cuda_include := $(shell scripts/cuda_include)
+tests += $(cuda_tests)
 cxxflags = -std=c++17 -D_GNU_SOURCE -Iengine -Itests/cuda -isystem $(cuda_include) -Wall -Wextra -Werror -Wshadow \
            -Wpointer-arith -Wno-unknown-pragmas -ffp-contract=off -fno-omit-frame-pointer -pthread \
            $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all)
 emulation_bins := $(emulation_tests:%.c=$(B)/%)
 emulation_lib := $(B)/libemulation.a
+cuda_libs := $(emulation_lib) -lstdc++
 
 $(B)/%.o: %.cc
 	@echo "c++ $<"
@@ -22,7 +25,7 @@ $(B)/%.cu.o: %.cu
 	@mkdir -p $(@D)
 	$(Q)$(CXX) $(cxxflags) $(CFLAGS) -MMD -c -o $@ -x c++ $<
 cxxflags_product := -O3 -mavx2 -mfma
-$(emulation_tests:%.c=$(B)/%.o): cflags += -Itests/cuda -isystem $(cuda_include)
+$(patsubst %.c,$(B)/%.o,$(emulation_tests) $(cuda_tests)): cflags += -Itests/cuda -isystem $(cuda_include)
 $(emulation_lib): $(emulation_src:%.cc=$(B)/%.o)
 	@echo "archive $@"
 	$(Q)rm -f $@ && ar rcs $@ $^
