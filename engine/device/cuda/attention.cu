@@ -3,12 +3,12 @@
 #include "device/cuda/attention_mma.cuh"
 #include "device/cuda/attention_plain.cuh"
 
-// ---- tensor cores: a block has WARPS * TILES * 16 queries, a step 64 keys, the next 64 on their way meanwhile ----
+// ---- tensor cores: a block has 128 queries, 16 a warp, a step 64 keys, the next 64 on their way meanwhile ----
 
-enum { KEYS = 64 };
+enum { KEYS = 64, FORWARD_WARPS = 8 };
 
-template <int D, int WARPS, int TILES> struct forward_shape {
-    enum { threads = WARPS * WARP, queries = WARPS * TILES * 16, row = tile_row<D>::numbers };
+template <int D> struct forward_shape {
+    enum { threads = FORWARD_WARPS * WARP, queries = FORWARD_WARPS * 16, row = tile_row<D>::numbers };
     static constexpr size_t shared = (size_t)4 * KEYS * row * sizeof(bf16); // two pairs of key and value tiles
     static_assert(queries == 2 * KEYS, "the queries' tile lies where the second pair comes later");
 };
@@ -50,9 +50,9 @@ __device__ __forceinline__ void step_weights(float (&s)[KEYS / 8][4], float (&o)
     }
 }
 
-template <int D, int WARPS, int TILES>
-__global__ void __launch_bounds__(WARPS *WARP) attention_mma(attention_heads<bf16> a, bf16 *__restrict__ out, float *__restrict__ lse) {
-    typedef forward_shape<D, WARPS, TILES> shape;
+template <int D>
+__global__ void __launch_bounds__(FORWARD_WARPS *WARP) attention_mma(attention_heads<bf16> a, bf16 *__restrict__ out, float *__restrict__ lse) {
+    typedef forward_shape<D> shape;
     PPL_SHARED_DYNAMIC(bf16, shared);
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     int block = gridDim.x - 1 - blockIdx.x; // with a causal mask the last queries have most to do: they begin
@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(WARPS *WARP) attention_mma(attention_heads<bf1
     int steps = (a.time + KEYS - 1) / KEYS, seen = (first + shape::queries - 1) / KEYS + 1;
     if (a.causal && seen < steps) steps = seen;
 
-    uint32_t left[TILES][D / 16][4];
+    uint32_t left[D / 16][4];
     tile_load<shape::queries, D, shape::threads>(shared + PAIR, q, a.q_row, first, a.time, a.d, a.aligned);
     ppl_copy_commit();
     tile_load<KEYS, D, shape::threads>(shared, k, a.kv_row, 0, a.time, a.d, a.aligned);
@@ -74,14 +74,11 @@ __global__ void __launch_bounds__(WARPS *WARP) attention_mma(attention_heads<bf1
     ppl_copy_wait<1>();
     __syncthreads();
 #pragma unroll
-    for (int t = 0; t < TILES; t++)
-#pragma unroll
-        for (int c = 0; c < D / 16; c++) left_load<D>(left[t][c], shared + PAIR, (warp * TILES + t) * 16, c * 16);
+    for (int c = 0; c < D / 16; c++) left_load<D>(left[c], shared + PAIR, warp * 16, c * 16);
     __syncthreads();
 
-    float o[TILES][D / 8][4] = {}, max[TILES][2], sum[TILES][2];
-#pragma unroll
-    for (int t = 0; t < TILES; t++) max[t][0] = max[t][1] = -INFINITY, sum[t][0] = sum[t][1] = 0;
+    float o[D / 8][4] = {}, max[2] = {-INFINITY, -INFINITY}, sum[2] = {};
+    int row = first + warp * 16; // the warp's first query
     for (int step = 0; step < steps; step++) {
         const bf16 *keys = shared + step % 2 * PAIR, *values = keys + KEYS * shape::row;
         if (step + 1 < steps) {
@@ -92,54 +89,41 @@ __global__ void __launch_bounds__(WARPS *WARP) attention_mma(attention_heads<bf1
         ppl_copy_commit();
         ppl_copy_wait<1>();
         __syncthreads();
-        int last = first + (warp + 1) * TILES * 16 - 1; // the warp's last query
-        if (!a.causal || step * KEYS <= last) {
-            float s[TILES][KEYS / 8][4] = {};
+        if (!a.causal || step * KEYS <= row + 15) {
+            float s[KEYS / 8][4] = {};
 #pragma unroll
-            for (int c = 0; c < D / 16; c++)
+            for (int c = 0; c < D / 16; c++) product_by_rows<D>(s, left[c], keys, c * 16);
+            step_weights<D>(s, o, max, sum, row, step * KEYS, a.time, a.causal, a.scale * LOG2_E);
 #pragma unroll
-                for (int t = 0; t < TILES; t++) product_by_rows<D>(s[t], left[t][c], keys, c * 16);
-#pragma unroll
-            for (int t = 0; t < TILES; t++) {
-                step_weights<D>(s[t], o[t], max[t], sum[t], first + (warp * TILES + t) * 16, step * KEYS, a.time, a.causal,
-                                a.scale * LOG2_E);
-#pragma unroll
-                for (int c = 0; c < KEYS / 16; c++) {
-                    uint32_t weights[4];
-                    left_of(weights, s[t][2 * c], s[t][2 * c + 1]);
-                    product_by_columns<D>(o[t], weights, values, c * 16);
-                }
+            for (int c = 0; c < KEYS / 16; c++) {
+                uint32_t weights[4];
+                left_of(weights, s[2 * c], s[2 * c + 1]);
+                product_by_columns<D>(o, weights, values, c * 16);
             }
         }
         __syncthreads();
     }
 
 #pragma unroll
-    for (int t = 0; t < TILES; t++) {
-        float factor[2];
-        int row = first + (warp * TILES + t) * 16;
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            sum[t][i] += __shfl_xor_sync(0xffffffffu, sum[t][i], 1);
-            sum[t][i] += __shfl_xor_sync(0xffffffffu, sum[t][i], 2);
-            factor[i] = 1.0f / sum[t][i];
-            int at = row + lane / 4 + 8 * i;
-            if (lane % 4 == 0 && at < a.time)
-                lse[(int64_t)blockIdx.y * a.time + at] = max[t][i] * a.scale + logf(sum[t][i]);
-        }
-        rows_store<D>(out + sample * a.o_row + (int64_t)h * a.d, a.o_row, row, a.time, a.d, o[t], factor[0], factor[1]);
+    for (int i = 0; i < 2; i++) {
+        sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], 1);
+        sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], 2);
+        int at = row + lane / 4 + 8 * i;
+        if (lane % 4 == 0 && at < a.time)
+            lse[(int64_t)blockIdx.y * a.time + at] = max[i] * a.scale + logf(sum[i]);
     }
+    rows_store<D>(out + sample * a.o_row + (int64_t)h * a.d, a.o_row, row, a.time, a.d, o, 1.0f / sum[0], 1.0f / sum[1]);
 }
 
-template <int D, int WARPS, int TILES> static cudaError_t mma_launch(const ppl_cuda_job *job) {
-    typedef forward_shape<D, WARPS, TILES> shape;
+template <int D> static cudaError_t mma_launch(const ppl_cuda_job *job) {
+    typedef forward_shape<D> shape;
     attention_heads<bf16> a = attention_heads_of<bf16>(job, 0);
     bf16 *out = (bf16 *)job->call->out[0];
     float *lse = (float *)job->call->out[1];
     dim3 grid((unsigned)((a.time + shape::queries - 1) / shape::queries), (unsigned)(a.batch * a.heads));
-    cudaError_t error = shared_ask(attention_mma<D, WARPS, TILES>, shape::shared);
+    cudaError_t error = shared_ask(attention_mma<D>, shape::shared);
     if (error != cudaSuccess) return error;
-    PPL_LAUNCH((attention_mma<D, WARPS, TILES>), grid, (int)shape::threads, shape::shared, job->stream, a, out, lse);
+    PPL_LAUNCH(attention_mma<D>, grid, (int)shape::threads, shape::shared, job->stream, a, out, lse);
     return cudaGetLastError();
 }
 
@@ -197,8 +181,8 @@ template <class T, int C> static cudaError_t plain_launch(const ppl_cuda_job *jo
 extern "C" cudaError_t ppl_cuda_attention(const ppl_cuda_job *job) {
     if (job->spec->in[0].dtype == PPL_BF16) {
         int32_t d = attention_heads_of<bf16>(job, 0).d;
-        if (d <= 64) return mma_launch<64, 4, 2>(job);
-        return d <= MMA_HEAD_MOST ? mma_launch<128, 8, 1>(job) : plain_launch<bf16, 8>(job);
+        if (d <= 64) return mma_launch<64>(job);
+        return d <= MMA_HEAD_MOST ? mma_launch<128>(job) : plain_launch<bf16, 8>(job);
     }
     return attention_heads_of<float>(job, 0).d <= 64 ? plain_launch<float, 2>(job) : plain_launch<float, 8>(job);
 }
