@@ -20,7 +20,7 @@ nvcc_flags := -std=c++17 -O3 -lineinfo -Iengine -Werror all-warnings -Xcompiler 
               -gencode arch=compute_90a,code=sm_90a -gencode arch=compute_80,code=[sm_80,compute_80] -Xptxas -v
 cuda_libs := -L$(firstword $(wildcard $(cuda_include)/../lib64 $(cuda_include)/../lib)) \
              -Wl,-rpath,$(realpath $(firstword $(wildcard $(cuda_include)/../lib64 $(cuda_include)/../lib))) \
-             -lcublasLt -lcudart
+             -lcublasLt -lcudart -lstdc++
 $(B)/engine/%.cu.o: engine/%.cu
 	@echo "nvcc $<"
 	@mkdir -p $(@D)
