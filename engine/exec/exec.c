@@ -1,6 +1,7 @@
 // exec.c - the executor's handle: opens the ranks' threads, hands them commands, answers between steps. Before: a plan, a
 // store and a client from the trainer. After: rank.c on each thread.
 #include "exec/rank.h"
+#include <stdio.h>
 
 // ---- the thread of a rank ----
 
@@ -117,14 +118,15 @@ static ppl_status tables_make(ppl_exec *e) {
         r->exec = e;
         r->rank = i;
         r->unvalidated = -1;
-        r->spin_ns = e->plan->ranks * threads <= ppl_cpu_cores() ? SPIN_NS : 0;
+        r->spin_ns = e->plan->ranks * threads <= ppl_cpu_cores() ? SPIN_NS : 0; // of several processes all may be here
     }
+    PPL_TRY(ppl_peers_open(e));
     int32_t kept = e->options.trace_steps;
     return ppl_trace_build(e->plan, kept > 0 ? kept : 1, &e->trace);
 }
 
 static ppl_status threads_start(ppl_exec *e) {
-    for (int32_t i = 0; i < e->plan->ranks; i++) {
+    for (int32_t i = e->first; i < e->end; i++) {
         int error = pthread_create(&e->rank[i].thread, NULL, rank_main, &e->rank[i]);
         if (error) {
             return ppl_fail(PPL_ERR_MEMORY, "exec: rank %d: its thread cannot be started: %s", i, strerror(error));
@@ -143,7 +145,8 @@ static ppl_status links_open(ppl_exec *e) {
                               .bells = e->bells,
                               .delay_seed = e->options.delay_seed,
                               .delay = e->options.delay,
-                              .costs = computes ? NULL : e->options.device_options.costs};
+                              .costs = computes ? NULL : e->options.device_options.costs,
+                              .world = e->options.world};
         PPL_TRY(e->options.link->open(s->plan, &o, s->memory, (void *const *const *)s->reader_memory, &s->link));
     }
     return PPL_OK;
@@ -179,6 +182,7 @@ void ppl_exec_close(ppl_exec *e) {
         for (int32_t i = 0; i < e->plan->ranks; i++)
             if (e->rank[i].started) pthread_join(e->rank[i].thread, NULL);
     }
+    ppl_peers_close(e);
     for (int32_t i = 0; i < PPL_SIDES; i++)
         if (e->side[i].link) e->options.link->close(e->side[i].link);
     ppl_trace_free(e->trace);
@@ -188,6 +192,21 @@ void ppl_exec_close(ppl_exec *e) {
 }
 
 // ---- steps ----
+
+// How long others may take to end after a fault: a task may be a long one.
+enum { FAULT_SECONDS = 60 };
+
+// All processes end a range alike: with the same steps done, and the same fault if there is one.
+static void range_settle(ppl_exec *e, ppl_vote *end) {
+    char text[sizeof e->fault_text] = "";
+    ppl_status own = end->status;
+    if (own != PPL_OK) snprintf(text, sizeof text, "%s", ppl_error());
+    end->seconds = own == PPL_OK ? 0 : FAULT_SECONDS;
+    if (ppl_world_vote(e->peers.world, end) == PPL_OK) return;
+    if (own != PPL_OK && e->peers.world->lost != PPL_OK) end->status = ppl_fail_text(own, text); // it began with this
+    e->fault = end->status;
+    snprintf(e->fault_text, sizeof e->fault_text, "%s", ppl_error());
+}
 
 static ppl_status range_run(ppl_exec *e, int32_t kind, int64_t first, int64_t n, int64_t *done) {
     ppl_side *side = &e->side[kind];
@@ -208,19 +227,21 @@ static ppl_status range_run(ppl_exec *e, int32_t kind, int64_t first, int64_t n,
     e->range_n = n;
     e->range_updates = e->store ? e->store->updates : 0;
     ppl_gate_open(e, side->ticks);
+    PPL_TRY(ppl_peers_begin(e));
     ppl_status st = ppl_exec_command(e, PPL_COMMAND_STEPS);
     int64_t least = side->ticks + n;
-    for (int32_t i = 0; i < e->plan->ranks; i++) {
+    for (int32_t i = ppl_exec_leads(e) ? 0 : e->first; i < (ppl_exec_leads(e) ? e->plan->ranks : e->end); i++) {
         int64_t completed = atomic_load(&e->rank[i].completed);
         if (completed < least) least = completed;
     }
-    *done = least - side->ticks;
+    ppl_vote end = {.what = "the end of steps", .status = st, .any = ppl_gate_close(e), .least = least};
+    if (e->peers.world) range_settle(e, &end);
+    *done = end.least - side->ticks;
     if (kind == PPL_SIDE_TRAIN && e->store) e->store->updates += *done * ppl_exec_updates(e);
-    side->ticks = least;
-    if (st == PPL_OK && ppl_gate_close(e)) {
+    side->ticks = end.least;
+    if (end.status == PPL_OK && end.any)
         return ppl_fail(PPL_ERR_STOPPED, "run: interrupted after %lld of %lld steps", (long long)*done, (long long)n);
-    }
-    return st;
+    return end.status;
 }
 
 ppl_status ppl_exec_steps(ppl_exec *e, int64_t first, int64_t n, int64_t *done) {
@@ -243,10 +264,18 @@ ppl_status ppl_exec_weights_changed(ppl_exec *e) {
     return ppl_exec_command(e, PPL_COMMAND_WEIGHTS);
 }
 
+static int64_t links_bytes(const ppl_exec *e, int32_t rank) {
+    int64_t bytes = 0;
+    for (int32_t i = 0; i < PPL_SIDES; i++)
+        if (e->side[i].link) bytes += e->options.link->bytes(e->side[i].link, rank);
+    return bytes;
+}
+
 int64_t ppl_exec_memory(const ppl_exec *e, int32_t rank, int32_t kind) {
     const ppl_rank *r = &e->rank[rank];
     if (kind == PPL_MEM_PARAMETERS || kind == PPL_MEM_OPTIMIZER)
         return e->store ? ppl_store_bytes(e->store, rank, kind) : 0;
+    if (kind == PPL_MEM_EDGES) return r->bytes[kind] + links_bytes(e, rank);
     if (kind != PPL_MEM_OTHER) return r->bytes[kind];
     int64_t tasks = e->plan->rank[rank].count;
     return r->bytes[kind] + (int64_t)r->arena.total + tasks * (int64_t)sizeof(ppl_task) +

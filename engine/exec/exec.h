@@ -5,8 +5,12 @@
 #include "device/device.h"
 #include "link/link.h"
 #include "trace/trace.h"
+#include "world/world.h"
 
 typedef struct ppl_exec ppl_exec;
+
+// Of several processes each runs its own ranks; process 0 hears of all steps of all ranks as if they were its own, the
+// others of their own ranks' ends alone. What fails in one fails in all.
 
 // What the trainer supplies. All calls come from rank threads, possibly at once from several; they must not block. No rank
 // begins step k before every rank has finished step k - PPL_TRACE_AHEAD + 1.
@@ -37,6 +41,7 @@ typedef struct ppl_exec_options {
     ppl_device_options device_options; // threads and costs; the rest is filled in
     const ppl_link_ops *link;
     const ppl_plan *eval_plan; // forward only, same ranks; may be NULL
+    ppl_world *world;          // the plan's processes; NULL: this one holds all ranks
     uint64_t seed, delay_seed;
     double delay, stall_seconds;                 // seconds; stall 0: 120
     int32_t samples_per_microbatch, trace_steps; // trace_steps 0: no clock is read, nothing is kept

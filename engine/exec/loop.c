@@ -42,7 +42,8 @@ static ppl_status loss_tell(const ppl_rank *r, const ppl_bound *b, const step_ru
         return ppl_fail(PPL_ERR_NUMBER, "step %lld, stage %d, microbatch %d: the loss is %g, want a finite number",
                         (long long)s->step, task->stage, task->microbatch, ppl_number_plain(sum));
     }
-    e->client.loss(e->client.self, s->step, task->microbatch, sum);
+    if (ppl_exec_leads(e)) e->client.loss(e->client.self, s->step, task->microbatch, sum);
+    else e->peers.losses[s->tick % PPL_EXEC_AHEAD * s->plan->microbatches + task->microbatch] = sum;
     return PPL_OK;
 }
 
@@ -140,7 +141,7 @@ static ppl_status task_run(ppl_rank *r, step_run *s, const ppl_task *task, ppl_s
     // The optimizer steps the parameters whose lowest stage on this rank this is.
     case PPL_TASK_UPDATE: return ppl_rank_update(r, task, s->tick, s->step);
     // The norm of the step before must not ask for clipping; if it does, that step is done again and this one begins anew.
-    case PPL_TASK_VALIDATE: return ppl_rank_validate(r, s->tick, redo);
+    case PPL_TASK_VALIDATE: return ppl_rank_validate(r, s->tick, true, redo);
     case PPL_TASK_KINDS: break;
     }
     return ppl_fail(PPL_ERR_PLAN, "rank %d: task kind %d, want one of 0..%d", r->rank, task->kind, PPL_TASK_KINDS - 1);
@@ -149,7 +150,9 @@ static ppl_status task_run(ppl_rank *r, step_run *s, const ppl_task *task, ppl_s
 // A step's first task on this rank; entered stays false when the run was interrupted before any rank had begun the step.
 static ppl_status step_enter(ppl_rank *r, step_run *s) {
     ppl_exec *e = r->exec;
-    if (!ppl_gate_enter(e, s->tick)) return PPL_OK;
+    bool may;
+    PPL_TRY(ppl_gate_enter(r, s->tick, &may));
+    if (!may) return PPL_OK;
     PPL_TRY(ppl_rank_window(r, s->tick));
     s->entered = true;
     if (s->side != PPL_SIDE_TRAIN || e->options.trace_steps == 0) return PPL_OK;
@@ -201,15 +204,17 @@ static ppl_status tasks_run(ppl_rank *r, step_run *now_step, step_run *next) {
 }
 
 // The last rank to end a step of training marks it done in the trace before the client hears of this rank's end.
-static void step_end(ppl_rank *r, const step_run *s) {
+static ppl_status step_end(ppl_rank *r, const step_run *s) {
     ppl_exec *e = r->exec;
     if (s->side == PPL_SIDE_TRAIN) {
-        int64_t all = (int64_t)e->plan->ranks * (s->tick / PPL_EXEC_AHEAD + 1);
+        int64_t all = ppl_exec_expects(e) * (s->tick / PPL_EXEC_AHEAD + 1);
         if (atomic_fetch_add(&ppl_board_at(e, s->tick)->finished, 1) + 1 == all && s->row)
             ppl_trace_done(e->trace, s->step);
         e->client.rank_done(e->client.self, r->rank, s->step, r->peak_live, s->link_bytes);
     }
+    if (!ppl_exec_leads(e)) PPL_TRY(ppl_peers_done(r, s->tick, s->step, s->row, s->link_bytes));
     ppl_rank_finish(r, s->tick);
+    return e->peers.world ? ppl_peers_completed(e) : PPL_OK;
 }
 
 // What gradients are multiplied by: one over the weight of all targets of the step; where a microbatch steps the weights
@@ -229,8 +234,7 @@ static ppl_status round_run(ppl_rank *r, step_run *s, step_run *next) {
     atomic_store_explicit(&r->where, PPL_AT_TASK, memory_order_relaxed);
     PPL_TRY(tasks_run(r, s, next));
     atomic_store_explicit(&r->where, PPL_AT_REST, memory_order_relaxed);
-    if (s) step_end(r, s);
-    return PPL_OK;
+    return s ? step_end(r, s) : PPL_OK;
 }
 
 static step_run step_of(const ppl_exec *e, int64_t i) {
@@ -257,5 +261,5 @@ ppl_status ppl_rank_steps(ppl_rank *r) {
         PPL_TRY(round_run(r, now, i + 1 < e->range_n ? next : NULL));
     }
     bool redo; // the last step is judged too; nothing is begun after it
-    return e->range_side == PPL_SIDE_TRAIN ? ppl_rank_validate(r, r->unvalidated + 1, &redo) : PPL_OK;
+    return e->range_side == PPL_SIDE_TRAIN ? ppl_rank_validate(r, r->unvalidated + 1, false, &redo) : PPL_OK;
 }

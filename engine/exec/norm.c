@@ -112,8 +112,8 @@ static void stages_clip(ppl_rank *r, ppl_board_slot *slot, int64_t tick) {
     }
 }
 
-// By the last rank to arrive: all sums of the tick are there.
-static ppl_status norm_make(ppl_exec *e, ppl_board_slot *slot, int64_t tick, int64_t step) {
+ppl_status ppl_exec_norm(ppl_exec *e, int64_t tick, int64_t step) {
+    ppl_board_slot *slot = ppl_board_at(e, tick);
     const ppl_optimizer_options *o = &e->client.optimizer;
     const ppl_graph *g = e->plan->stages->graph;
     double sum = 0;
@@ -131,7 +131,7 @@ static ppl_status norm_make(ppl_exec *e, ppl_board_slot *slot, int64_t tick, int
         ppl_wait_until(ppl_now() + (int64_t)(ppl_costs_latency(c, e->plan->ranks) * 1e9), &e->stop);
     atomic_store_explicit(&slot->ready, tick + 1, memory_order_release);
     if (o->clip == PPL_CLIP_BEFORE || o->clip == PPL_CLIP_AFTER) ppl_exec_ring_all(e);
-    return PPL_OK;
+    return e->peers.world ? ppl_peers_norm(e, tick, step) : PPL_OK;
 }
 
 static void scale_set(ppl_rank *r, double scale) {
@@ -147,8 +147,9 @@ ppl_status ppl_rank_norm(ppl_rank *r, int64_t tick, int64_t step, ppl_span *span
         if (e->client.optimizer.clip == PPL_CLIP_STAGE) stages_clip(r, slot, tick);
     }
     span->middle = ppl_now();
-    int64_t all = (int64_t)e->plan->ranks * (tick / PPL_EXEC_AHEAD + 1);
-    if (atomic_fetch_add(&slot->arrived, 1) + 1 == all) PPL_TRY(norm_make(e, slot, tick, step));
+    int64_t all = ppl_exec_expects(e) * (tick / PPL_EXEC_AHEAD + 1);
+    if (atomic_fetch_add(&slot->arrived, 1) + 1 == all)
+        PPL_TRY(ppl_exec_leads(e) ? ppl_exec_norm(e, tick, step) : ppl_peers_sums(e, tick, step));
     if (e->client.optimizer.clip == PPL_CLIP_BEFORE) {
         PPL_TRY(ppl_rank_wait_count(r, &slot->ready, tick + 1, PPL_AT_NORM));
         scale_set(r, slot->scale);
@@ -250,16 +251,22 @@ ppl_status ppl_rank_update(ppl_rank *r, const ppl_task *task, int64_t tick, int6
 // ---- VALIDATE ----
 
 // While all ranks stand still between two meetings.
-static ppl_status roll_back(ppl_rank *r, int64_t tick, double scale) {
+static ppl_status roll_back(ppl_rank *r, int64_t tick, double scale, bool begun) {
     ppl_exec *e = r->exec;
     const ppl_rank_plan *own = &e->plan->rank[r->rank];
     for (int32_t i = 0; i < r->n_params; i++) halves_exchange(ppl_store_at(e->store, r->rank, r->params[i].param));
     scale_set(r, scale);
     for (int32_t c = 0; c < own->n_stages; c++) PPL_TRY(stage_update(r, own->stages[c], -1, r->unvalidated_step));
-    return e->options.link->rewind(e->side[PPL_SIDE_TRAIN].link, r->rank, tick);
+    bool done = false;
+    for (int64_t begin = 0; !done;) {
+        unsigned seen = ppl_rank_heard(r);
+        PPL_TRY(e->options.link->rewind(e->side[PPL_SIDE_TRAIN].link, r->rank, tick, begun, &done));
+        if (!done) PPL_TRY(ppl_rank_pause(r, &begin, seen));
+    }
+    return PPL_OK;
 }
 
-ppl_status ppl_rank_validate(ppl_rank *r, int64_t tick, bool *redo) {
+ppl_status ppl_rank_validate(ppl_rank *r, int64_t tick, bool begun, bool *redo) {
     *redo = false;
     if (r->unvalidated < 0) return PPL_OK;
     const ppl_board_slot *slot = ppl_board_at(r->exec, r->unvalidated);
@@ -267,7 +274,7 @@ ppl_status ppl_rank_validate(ppl_rank *r, int64_t tick, bool *redo) {
     if (slot->scale < 1) {
         double scale = slot->scale;
         PPL_TRY(ppl_rank_meet(r));
-        PPL_TRY(roll_back(r, tick, scale));
+        PPL_TRY(roll_back(r, tick, scale, begun));
         PPL_TRY(ppl_rank_meet(r));
         *redo = true;
     }

@@ -107,6 +107,21 @@ typedef struct ppl_board_slot {
     _Alignas(64) atomic_llong finished; // ranks that ended the step, over all ticks that this slot has served
 } ppl_board_slot;
 
+// What one process knows of the others (peers.c); unused alone.
+typedef struct ppl_peers {
+    ppl_world *world;
+    int32_t *param_process;  // [params]: whose square sum counts; -1 none
+    void *marks;             // of pulses
+    double *losses;          // [AHEAD][microbatches]: of this process's last stage, for process 0
+    atomic_bool wants_stop;  // an interrupt here, not yet told
+    atomic_llong limit;      // the tick at which an interrupted range ends; -1 not known
+    _Atomic(int64_t) *heard; // [processes]: ppl_now of the last words
+    int64_t looked;          // ppl_now of the caller's last look at them
+    int32_t frozen, came;    // process 0: how many have answered a freeze, have come to a meeting
+    int64_t most_begun;      // process 0: of those that have answered
+    int64_t completed;       // process 0: what it has told of all ranks' completed ticks
+} ppl_peers;
+
 typedef struct ppl_rank {
     ppl_bell bell;
     _Alignas(64) atomic_llong pulse;     // grows with every task: the sign of life
@@ -129,6 +144,7 @@ typedef struct ppl_rank {
     ppl_call_env env;
     ppl_rank_param *params;
     int32_t n_params;
+    void *report;     // what process 0 is told of a step: spans, losses; NULL where nobody is told
     double *scale;    // [chunks]: of the gradients in this step
     int64_t *updates; // [chunks]: since the executor was opened: the newest version, in place updates % versions
     int64_t spin_ns;
@@ -155,11 +171,14 @@ struct ppl_exec {
     atomic_int running; // ranks that still work on the command
     ppl_bell caller;
     _Alignas(64) atomic_ullong gate; // how many ticks some rank has begun; the top bit: interrupted
-    _Alignas(64) atomic_llong met;   // arrivals at meetings
+    _Alignas(64) atomic_llong met;   // arrivals of this process's ranks at meetings
+    atomic_llong meetings;           // that all ranks have come to
     atomic_int in_window;            // ranks that wait for others to finish a step
     int32_t range_side;              // the command's arguments
     int64_t range_first, range_n;
     int64_t range_updates; // of each parameter before the range
+    int32_t first, end;    // this process's ranks
+    ppl_peers peers;
     pthread_mutex_t mutex; // guards fault
     ppl_status fault;      // the first; PPL_OK none
     char fault_text[8192];
@@ -181,11 +200,36 @@ ppl_status ppl_rank_window(ppl_rank *r, int64_t tick);
 void ppl_rank_finish(ppl_rank *r, int64_t tick); // announces a finished tick
 ppl_status ppl_rank_meet(ppl_rank *r);           // returns when all ranks are here
 void ppl_gate_open(ppl_exec *e, int64_t tick);
-bool ppl_gate_enter(ppl_exec *e, int64_t tick); // false: the run was interrupted and no rank has begun this tick
-bool ppl_gate_close(ppl_exec *e);               // true: there was an interrupt, which is now answered
+// may false: the run was interrupted and no rank has begun this tick.
+ppl_status ppl_gate_enter(ppl_rank *r, int64_t tick, bool *may);
+bool ppl_gate_close(ppl_exec *e);     // true: there was an interrupt, which is now answered
+int64_t ppl_gate_freeze(ppl_exec *e); // no further tick is begun until there is a limit; returns how many were
 static inline ppl_board_slot *ppl_board_at(ppl_exec *e, int64_t tick) {
     return &e->board[tick % PPL_EXEC_AHEAD];
 }
+
+// ---- peers.c: the other processes ----
+static inline bool ppl_exec_leads(const ppl_exec *e) { // alone, or process 0: what joins all ranks is done here
+    return !e->peers.world || e->peers.world->process == 0;
+}
+static inline int64_t ppl_exec_expects(const ppl_exec *e) { // ranks that are counted here
+    return ppl_exec_leads(e) ? e->plan->ranks : e->end - e->first;
+}
+ppl_status ppl_peers_open(ppl_exec *e);
+void ppl_peers_close(ppl_exec *e);
+ppl_status ppl_peers_begin(ppl_exec *e); // a range: words are of this one from here on
+// Looks after everything that is underway; by waiting ranks with try, so that they do not queue.
+ppl_status ppl_peers_poll(ppl_exec *e, bool try);
+ppl_status ppl_peers_sums(ppl_exec *e, int64_t tick, int64_t step); // this process's ranks have theirs
+ppl_status ppl_peers_norm(ppl_exec *e, int64_t tick, int64_t step); // the norm of all is known
+ppl_status ppl_peers_done(ppl_rank *r, int64_t tick, int64_t step, const ppl_span *row, int64_t link_bytes);
+ppl_status ppl_peers_completed(ppl_exec *e); // a rank has completed a tick
+ppl_status ppl_peers_meet(ppl_exec *e);      // this process's ranks are at a meeting
+void ppl_peers_fault(ppl_exec *e);           // there is a fault
+ppl_status ppl_peers_pulse(ppl_exec *e);     // signs of life
+ppl_status ppl_peers_interrupt(ppl_exec *e); // hands an interrupt of this process on, if there is one
+bool ppl_peers_end(const ppl_exec *e);       // nothing more comes of this range that is needed here
+ppl_status ppl_peers_silent(ppl_exec *e, int64_t now, double limit); // fails when a process has not been heard of
 
 // ---- rank.c: a rank's own things ----
 ppl_status ppl_rank_setup(ppl_rank *r);
@@ -215,9 +259,10 @@ void *ppl_rank_fixed(const ppl_rank *r, int32_t side, int32_t stage, ppl_value v
 // ---- norm.c: NORM, UPDATE, VALIDATE ----
 ppl_status ppl_rank_params_setup(ppl_rank *r); // which parameters it updates, and from which accumulators
 ppl_status ppl_rank_norm(ppl_rank *r, int64_t tick, int64_t step, ppl_span *span);
+ppl_status ppl_exec_norm(ppl_exec *e, int64_t tick, int64_t step); // all sums of the tick are there
 ppl_status ppl_rank_update(ppl_rank *r, const ppl_task *task, int64_t tick, int64_t step);
-// redo: the step before was rolled back and done again; tick is to begin anew.
-ppl_status ppl_rank_validate(ppl_rank *r, int64_t tick, bool *redo);
+// redo: the step before was rolled back and done again; tick is to begin anew. begun: it had begun.
+ppl_status ppl_rank_validate(ppl_rank *r, int64_t tick, bool begun, bool *redo);
 
 // ---- loop.c: the task loop ----
 ppl_status ppl_rank_steps(ppl_rank *r);

@@ -8,9 +8,11 @@ void ppl_exec_ring_all(ppl_exec *e) {
 }
 
 void ppl_exec_fault(ppl_exec *e, ppl_status status) {
+    bool first = false;
     pthread_mutex_lock(&e->mutex);
     // A rank that was stopped has no fault of its own.
     if (e->fault == PPL_OK && !(status == PPL_ERR_STOPPED && atomic_load(&e->stop))) {
+        first = true;
         e->fault = status;
         size_t n = strlen(ppl_error());
         if (n >= sizeof e->fault_text) n = sizeof e->fault_text - 1;
@@ -20,6 +22,7 @@ void ppl_exec_fault(ppl_exec *e, ppl_status status) {
     pthread_mutex_unlock(&e->mutex);
     atomic_store(&e->stop, true);
     ppl_exec_ring_all(e);
+    if (first && e->peers.world) ppl_peers_fault(e);
 }
 
 ppl_status ppl_rank_go_on(const ppl_rank *r) {
@@ -35,7 +38,7 @@ ppl_status ppl_rank_pause(ppl_rank *r, int64_t *begin, unsigned seen) {
         if (!*begin) *begin = now;
         if (now - *begin < r->spin_ns) {
             __builtin_ia32_pause();
-            return PPL_OK;
+            return r->exec->peers.world ? ppl_peers_poll(r->exec, true) : PPL_OK;
         }
     }
     ppl_bell_sleep(&r->bell, seen, SLEEP_NS);
@@ -77,12 +80,13 @@ void ppl_rank_finish(ppl_rank *r, int64_t tick) {
 
 ppl_status ppl_rank_meet(ppl_rank *r) {
     ppl_exec *e = r->exec;
-    int64_t target = ++r->meets * e->plan->ranks;
-    if (atomic_fetch_add(&e->met, 1) + 1 == target) {
+    int64_t own = e->end - e->first, meeting = ++r->meets;
+    if (atomic_fetch_add(&e->met, 1) + 1 == meeting * own) {
+        if (e->peers.world) PPL_TRY(ppl_peers_meet(e));
+        else atomic_store(&e->meetings, meeting);
         ppl_exec_ring_all(e);
-        return PPL_OK;
     }
-    return ppl_rank_wait_count(r, &e->met, target, PPL_AT_MEET);
+    return ppl_rank_wait_count(r, &e->meetings, meeting, PPL_AT_MEET);
 }
 
 // The gate is one word, so that an interrupt, which may come from a signal handler, decides in one instruction which tick
@@ -95,13 +99,28 @@ void ppl_gate_open(ppl_exec *e, int64_t tick) {
     }
 }
 
-bool ppl_gate_enter(ppl_exec *e, int64_t tick) {
+// With several processes each freezes its gate first, and the limit is the newest tick that a rank of any has begun.
+ppl_status ppl_gate_enter(ppl_rank *r, int64_t tick, bool *may) {
+    ppl_exec *e = r->exec;
     unsigned long long g = atomic_load(&e->gate);
-    for (;;) {
-        if ((uint64_t)tick < (g & ~interrupted)) return true;
-        if (g & interrupted) return false;
-        if (atomic_compare_exchange_weak(&e->gate, &g, (uint64_t)tick + 1)) return true;
+    *may = true;
+    for (int64_t begin = 0;;) {
+        unsigned seen = ppl_rank_heard(r);
+        if ((uint64_t)tick < (g & ~interrupted)) return PPL_OK;
+        if (g & interrupted) {
+            int64_t limit = e->peers.world ? atomic_load(&e->peers.limit) : tick;
+            *may = tick < limit;
+            if (limit >= 0) return PPL_OK;
+            PPL_TRY(ppl_rank_pause(r, &begin, seen));
+            g = atomic_load(&e->gate);
+        } else if (atomic_compare_exchange_weak(&e->gate, &g, (uint64_t)tick + 1)) {
+            return PPL_OK;
+        }
     }
+}
+
+int64_t ppl_gate_freeze(ppl_exec *e) {
+    return (int64_t)(atomic_fetch_or(&e->gate, interrupted) & ~interrupted);
 }
 
 bool ppl_gate_close(ppl_exec *e) {
@@ -109,5 +128,6 @@ bool ppl_gate_close(ppl_exec *e) {
 }
 
 void ppl_exec_interrupt(ppl_exec *e) {
-    atomic_fetch_or(&e->gate, interrupted);
+    if (e->peers.world) atomic_store(&e->peers.wants_stop, true); // the caller's thread tells process 0
+    else ppl_gate_freeze(e);
 }

@@ -90,22 +90,47 @@ static int64_t pulses(const ppl_exec *e) {
     return sum;
 }
 
+// One look after the other processes, and a short sleep: words and values come without a ring.
+static ppl_status peers_look(ppl_exec *e, unsigned seen, int64_t look, int64_t *told) {
+    enum { NAP_NS = 20000 };
+    PPL_TRY(ppl_peers_poll(e, false));
+    PPL_TRY(ppl_peers_interrupt(e));
+    int64_t now = ppl_now();
+    if (now - *told >= look) {
+        *told = now;
+        PPL_TRY(ppl_peers_pulse(e));
+    }
+    ppl_bell_sleep(&e->caller, seen, NAP_NS);
+    return PPL_OK;
+}
+
+static bool has_ended(const ppl_exec *e, bool steps) {
+    return atomic_load(&e->running) == 0 && (!steps || ppl_peers_end(e));
+}
+
 static void wait_for_ranks(ppl_exec *e, bool watch) {
     double limit = e->options.stall_seconds > 0 ? e->options.stall_seconds : 120;
     int64_t look = limit * 1e9 / 8 < LOOK_NS ? (int64_t)(limit * 1e9 / 8) + 1 : LOOK_NS;
-    int64_t last = pulses(e), changed = ppl_now();
+    int64_t last = pulses(e), changed = ppl_now(), told = 0;
+    bool steps = watch;
     for (;;) {
         unsigned seen = atomic_load(&e->caller.rung);
-        if (atomic_load(&e->running) == 0) return;
-        ppl_bell_sleep(&e->caller, seen, look);
+        if (has_ended(e, steps)) return;
+        ppl_status st = PPL_OK;
+        if (steps && e->peers.world) st = peers_look(e, seen, look, &told);
+        else ppl_bell_sleep(&e->caller, seen, look);
         int64_t now = ppl_now(), sum = pulses(e);
         if (sum != last) {
             last = sum;
             changed = now;
         }
-        if (!watch || (double)(now - changed) < limit * 1e9 || atomic_load(&e->running) == 0) continue;
-        ppl_exec_fault(e, stall_report(e, limit));
-        watch = false; // the ranks end now
+        if (watch && st == PPL_OK && e->peers.world) st = ppl_peers_silent(e, now, limit);
+        if (watch && st == PPL_OK && (double)(now - changed) >= limit * 1e9 && !has_ended(e, steps))
+            st = ppl_exec_leads(e) ? stall_report(e, limit) : PPL_OK;
+        if (st == PPL_OK) continue;
+        ppl_exec_fault(e, st);
+        watch = false;                                                       // the ranks end now
+        if (e->peers.world && e->peers.world->lost != PPL_OK) steps = false; // the others are gone
     }
 }
 

@@ -22,8 +22,14 @@ typedef struct ppl_link_options {
     ppl_bell *const *bells; // [ranks]: rung when something a rank may wait for has changed
     uint64_t delay_seed;    // not 0: each send becomes visible only after a random delay
     double delay;           // seconds at most
-    const ppl_costs *costs; // not NULL: a value becomes visible when it would be there over links that take so long
+    const ppl_costs *costs; // not NULL: a value becomes visible when it would be there over links that take so long;
+    // between processes the links themselves take their time
+    struct ppl_world *world; // of the plan's processes; NULL: one
 } ppl_link_options;
+
+// For tests: nanoseconds after a send before it may be seen, a function of the send alone, so that a seed gives one
+// interleaving.
+int64_t ppl_link_delay(const ppl_link_options *o, const ppl_task *task, int64_t step);
 
 typedef struct ppl_link_ops {
     const char *name;
@@ -39,8 +45,12 @@ typedef struct ppl_link_ops {
     // reader: which entry of the edge plan's readers this rank is
     ppl_status (*receive)(ppl_link *self, const ppl_task *task, int32_t reader, int64_t step, bool *done);
     ppl_status (*release)(ppl_link *self, const ppl_task *task, int32_t reader, int64_t step);
-    // Forgets all tickets of `step` and later on the edges this rank produces or releases: a rollback begins the step anew.
-    ppl_status (*rewind)(ppl_link *self, int32_t rank, int64_t step);
+    // Forgets all tickets of `step` and later on the edges this rank produces or releases, and drops what is underway: a
+    // rollback begins the step anew. begun: the ranks have sent what comes before the step's VALIDATE, else nothing of it.
+    ppl_status (*rewind)(ppl_link *self, int32_t rank, int64_t step, bool begun, bool *done);
+    // Looks after what is underway to and from other processes; by any thread, one at a time.
+    ppl_status (*poll)(ppl_link *self);
+    int64_t (*bytes)(const ppl_link *self, int32_t rank); // memory of its own for a rank's edges
     // When a pending receive's value, which was sent, becomes visible: ppl_now nanoseconds; 0 when only a bell tells.
     int64_t (*due)(const ppl_link *self, const ppl_task *task, int32_t reader, int64_t step);
     // The rank that a pending credit or receive waits for, for reports: of several readers, the one furthest behind.
@@ -50,5 +60,6 @@ typedef struct ppl_link_ops {
 } ppl_link_ops;
 
 extern const ppl_link_ops ppl_link_local;
+extern const ppl_link_ops ppl_link_mpi; // between the processes of options->world; within one, as ppl_link_local
 
 #endif

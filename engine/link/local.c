@@ -146,8 +146,7 @@ static ppl_status local_credit(ppl_link *self, const ppl_task *task, int64_t ste
     return PPL_OK;
 }
 
-// Nanoseconds after a send before it may be seen: a function of the send alone, so that a seed gives one interleaving.
-static int64_t delay_of(const ppl_link_options *o, const ppl_task *task, int64_t step) {
+int64_t ppl_link_delay(const ppl_link_options *o, const ppl_task *task, int64_t step) {
     uint32_t bits[4];
     ppl_philox(ppl_mix_key(o->delay_seed, 1), (uint64_t)step, (uint64_t)task->edge << 32 | (uint32_t)task->sequence,
                bits);
@@ -162,7 +161,7 @@ static atomic_llong *visible_of(const local_edge *e, int32_t reader, int32_t buf
 static void delay_send(local_link *l, const ppl_task *task, int32_t buffer, int64_t step, int64_t now) {
     const local_edge *e = &l->edge[task->edge];
     for (int32_t i = 0; i < e->plan->n_readers; i++) {
-        int64_t when = l->options.delay_seed ? now + delay_of(&l->options, task, step) : now;
+        int64_t when = l->options.delay_seed ? now + ppl_link_delay(&l->options, task, step) : now;
         int32_t at = l->options.costs ? l->links.of[task->edge][i] : -1;
         if (at >= 0) {
             double jitter = ppl_costs_message_jitter(l->options.costs, step, task->edge, i, task->sequence);
@@ -234,7 +233,8 @@ static ppl_status local_receive(ppl_link *self, const ppl_task *task, int32_t re
 }
 
 // The executor calls this while all ranks stand still, in the order of its own barriers.
-static ppl_status local_rewind(ppl_link *self, int32_t rank, int64_t step) {
+static ppl_status local_rewind(ppl_link *self, int32_t rank, int64_t step, bool begun, bool *done) {
+    (void)begun;
     local_link *l = (local_link *)self;
     for (int32_t i = 0; i < l->n_edges; i++) {
         const local_edge *e = &l->edge[i];
@@ -246,7 +246,19 @@ static ppl_status local_rewind(ppl_link *self, int32_t rank, int64_t step) {
                     atomic_store_explicit(&free_of(e, k, b)->count, used, memory_order_release);
         }
     }
+    *done = true;
     return PPL_OK;
+}
+
+static ppl_status local_poll(ppl_link *self) {
+    (void)self;
+    return PPL_OK;
+}
+
+static int64_t local_bytes(const ppl_link *self, int32_t rank) {
+    (void)self;
+    (void)rank;
+    return 0;
 }
 
 static void local_waits_for(const ppl_link *self, const ppl_task *task, int64_t step, int32_t *rank) {
@@ -279,6 +291,8 @@ const ppl_link_ops ppl_link_local = {
     .receive = local_receive,
     .release = local_release,
     .rewind = local_rewind,
+    .poll = local_poll,
+    .bytes = local_bytes,
     .due = local_due,
     .waits_for = local_waits_for,
     .sent_at = local_sent_at,

@@ -1,1 +1,1 @@
-src += engine/link/local.c
+src += engine/link/local.c engine/link/mpi.c

@@ -2,7 +2,11 @@
 // tasks.c puts those tasks around each program.
 #include "plan/build.h"
 
-static bool own_copy(const ppl_build *b, const ppl_edge *e) {
+// Has a reader on rank `to` a copy of its own?
+static bool own_copy(const ppl_build *b, const ppl_edge *e, int32_t to) {
+    int32_t from = b->plan->stage_rank[e->src];
+    if (from == to) return false;
+    if (ppl_plan_process(b->plan, from) != ppl_plan_process(b->plan, to)) return true;
     // A rollback needs the tied gradients of the step before, while their producer may have begun to write the next ones.
     return b->plan->options.copy_links || (e->kind == PPL_U && b->plan->options.validate);
 }
@@ -47,7 +51,7 @@ static ppl_status plan_readers(ppl_build *b) {
         for (int32_t r = 0; r < e->n_readers; r++) {
             bool unread = p->options.forward_only && (e->kind != PPL_F || b->first[i][r] != PPL_PHASE_F);
             plan->reader_rank[r] = unread ? from : p->stage_rank[e->readers[r].stage]; // an unread edge needs no tasks
-            plan->reader_buffers[r] = plan->reader_rank[r] != from && own_copy(b, e);
+            plan->reader_buffers[r] = own_copy(b, e, plan->reader_rank[r]);
         }
     }
     return PPL_OK;

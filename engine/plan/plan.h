@@ -73,6 +73,7 @@ typedef struct ppl_plan_options {
     bool copy_links;    // links copy (NCCL, MPI) instead of handing over pointers
     bool least_buffers; // edges get no more buffers than the order needs, so that producers wait for readers: for tests
     bool validate;      // clip after: puts a VALIDATE behind each rank's forward_tasks
+    int32_t processes;  // that share the ranks, at most as many as those; 0: one. Between processes links copy
     size_t memory_limit; // bytes a rank; 0 none: exceeded is an error that says what it would take
 } ppl_plan_options;
 
@@ -123,5 +124,9 @@ static inline int32_t ppl_plan_buffer(const ppl_plan *p, int32_t edge, int32_t m
 int32_t ppl_plan_uses(const ppl_plan *p, int32_t edge);
 int32_t ppl_plan_param_versions(const ppl_plan *p, int32_t param); // of its stage's weights; 1 where it is not trained
 int32_t ppl_plan_edge_rank(const ppl_plan *p, int32_t edge);       // the producer's rank
+// Process p of P holds ranks p * R / P up to (p + 1) * R / P, of R.
+static inline int32_t ppl_plan_process(const ppl_plan *p, int32_t rank) {
+    return p->options.processes > 1 ? (int32_t)(((int64_t)(rank + 1) * p->options.processes - 1) / p->ranks) : 0;
+}
 
 #endif

@@ -24,9 +24,8 @@ ppl_status ppl_checkpoint_items(const ppl_store *s, bool state, ppl_checkpoint_l
     *out = (ppl_checkpoint_list){.item = ppl_alloc(s->graph->n_params * 3 * sizeof *out->item)};
     if (!out->item) return PPL_ERR_MEMORY;
     for (size_t i = 0; i < s->graph->n_params; i++) {
-        const ppl_store_entry *e = ppl_store_first(s, (int32_t)i);
         for (size_t k = 0; k < (state ? 3 : 1); k++) {
-            if (!ppl_store_part(e, parts[k].part)) continue;
+            if (!ppl_store_has(s, (int32_t)i, parts[k].part)) continue;
             ppl_checkpoint_item *item = &out->item[out->count++];
             snprintf(item->name, sizeof item->name, "%s%s", parts[k].prefix, s->graph->params[i].name);
             item->param = (int32_t)i;
@@ -47,10 +46,6 @@ ppl_status ppl_checkpoint_items(const ppl_store *s, bool state, ppl_checkpoint_l
 void ppl_checkpoint_items_clear(ppl_checkpoint_list *list) {
     ppl_free(list->item);
     *list = (ppl_checkpoint_list){0};
-}
-
-static const void *part_data(const ppl_store *s, const ppl_checkpoint_item *item) {
-    return ppl_store_part(ppl_store_first(s, item->param), item->part);
 }
 
 // Readers want UTF-8 names; jansson is the judge.
@@ -85,31 +80,66 @@ static ppl_status header_make(const ppl_store *s, const ppl_checkpoint_list *lis
     return t->failed ? ppl_fail(PPL_ERR_MEMORY, "checkpoint: no memory for its header") : PPL_OK;
 }
 
-static ppl_status write_all(const ppl_store *s, const ppl_checkpoint_list *list, const ppl_text *header,
-                            ppl_new_file *f) {
+static ppl_status head_write(const ppl_text *header, ppl_new_file *f) {
     unsigned char length[8];
     for (int32_t i = 0; i < 8; i++) length[i] = (unsigned char)((uint64_t)header->length >> (8 * i));
     PPL_TRY(ppl_new_file_write(f, length, sizeof length));
-    PPL_TRY(ppl_new_file_write(f, header->data, header->length));
-    for (size_t i = 0; i < list->count; i++)
-        PPL_TRY(ppl_new_file_write(f, part_data(s, &list->item[i]),
-                                   ppl_type_bytes(&s->graph->params[list->item[i].param].type)));
-    return PPL_OK;
+    return ppl_new_file_write(f, header->data, header->length);
+}
+
+// The numbers, each from the process that holds it. f: of process 0, NULL elsewhere. A disk that is full keeps nobody from
+// handing over what it was asked for.
+static ppl_status numbers_write(const ppl_store *s, const ppl_checkpoint_list *list, void *scratch, ppl_new_file *f) {
+    ppl_status written = PPL_OK;
+    for (size_t i = 0; i < list->count; i++) {
+        const ppl_checkpoint_item *item = &list->item[i];
+        const void *data;
+        PPL_TRY(ppl_store_fetch(s, item->param, item->part, scratch, &data));
+        if (f && written == PPL_OK)
+            written = ppl_new_file_write(f, data, ppl_type_bytes(&s->graph->params[item->param].type));
+    }
+    return written;
+}
+
+static size_t most_bytes(const ppl_store *s) {
+    size_t most = 0;
+    for (size_t i = 0; s->world && i < s->graph->n_params; i++)
+        if (ppl_type_bytes(&s->graph->params[i].type) > most) most = ppl_type_bytes(&s->graph->params[i].type);
+    return most;
+}
+
+typedef struct saving {
+    ppl_checkpoint_list list;
+    ppl_text header;
+    ppl_new_file file;
+    bool opened;
+    void *scratch;
+} saving;
+
+static ppl_status saving_begin(saving *w, const ppl_store *s, const char *path, bool state, int64_t step) {
+    PPL_TRY(ppl_checkpoint_items(s, state, &w->list));
+    PPL_TRY(header_make(s, &w->list, state, step, &w->header));
+    if (!(w->scratch = ppl_alloc(most_bytes(s)))) return PPL_ERR_MEMORY;
+    if (ppl_world_process_of(s->world) > 0) return PPL_OK;
+    PPL_TRY(ppl_new_file_open(&w->file, path));
+    w->opened = true;
+    return head_write(&w->header, &w->file);
 }
 
 ppl_status ppl_checkpoint_save(const ppl_store *s, const char *path, bool state, int64_t step) {
-    ppl_checkpoint_list list;
-    ppl_text header = {0};
-    ppl_new_file f;
-    PPL_TRY(ppl_checkpoint_items(s, state, &list));
-    ppl_status st;
-    PPL_GOTO(header_make(s, &list, state, step, &header));
-    PPL_GOTO(ppl_new_file_open(&f, path));
-    st = write_all(s, &list, &header, &f);
-    if (st == PPL_OK) st = ppl_new_file_finish(&f);
-    else ppl_new_file_abandon(&f);
-fail:
-    ppl_text_clear(&header);
-    ppl_checkpoint_items_clear(&list);
+    saving w = {0};
+    ppl_status st = ppl_world_settle(s->world, "save", saving_begin(&w, s, path, state, step));
+    if (st == PPL_OK) {
+        st = numbers_write(s, &w.list, w.scratch, w.opened ? &w.file : NULL);
+        if (st == PPL_OK && w.opened) {
+            st = ppl_new_file_finish(&w.file);
+            w.opened = false;
+        }
+        st = ppl_world_settle(s->world, "end of save", st);
+    }
+    if (w.opened) ppl_new_file_abandon(&w.file);
+    ppl_free(w.scratch);
+    ppl_text_clear(&w.header);
+    ppl_checkpoint_items_clear(&w.list);
     return st;
 }

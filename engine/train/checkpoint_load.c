@@ -31,6 +31,8 @@ typedef struct loader {
     int64_t step; // -1: no state
     int64_t updates;
     char *data; // all numbers
+    ppl_checkpoint_list list;
+    void *scratch; // of one tensor: in a file they need not be aligned
 } loader;
 
 static ppl_status bad(const loader *l, const char *name, const char *words) {
@@ -252,28 +254,28 @@ static size_t scratch_bytes(const tensor *t) {
     return (size_t)ppl_type_elements(&t->type) * (t->dtype == F16 ? sizeof(float) : dtype_bytes(t->dtype));
 }
 
-// A tensor's numbers in aligned memory, which in a file they need not have; returns their dtype.
-static int32_t numbers_get(const loader *l, const tensor *t, void *scratch) {
+// A tensor's numbers into the scratch, which is aligned as in a file they need not be; returns their dtype.
+static int32_t numbers_get(const loader *l, const tensor *t) {
     const char *from = l->data + t->begin;
     if (t->dtype != F16) {
-        memcpy(scratch, from, scratch_bytes(t));
+        memcpy(l->scratch, from, scratch_bytes(t));
         return t->dtype;
     }
     for (int64_t k = 0; k < ppl_type_elements(&t->type); k++) {
         uint16_t h;
         memcpy(&h, from + 2 * k, 2);
-        ((float *)scratch)[k] = half_to_f32(h);
+        ((float *)l->scratch)[k] = half_to_f32(h);
     }
     return PPL_F32;
 }
 
 // That all numbers are finite: one that is not would spread through the model without a word.
-static ppl_status finite_check(const loader *l, const ppl_checkpoint_list *list, void *scratch) {
-    for (size_t i = 0; i < list->count; i++) {
-        const tensor *t = tensor_find(l, list->item[i].name);
-        int32_t dtype = numbers_get(l, t, scratch);
+static ppl_status finite_check(const loader *l) {
+    for (size_t i = 0; i < l->list.count; i++) {
+        const tensor *t = tensor_find(l, l->list.item[i].name);
+        int32_t dtype = numbers_get(l, t);
         for (int64_t k = 0; k < ppl_type_elements(&t->type); k++) {
-            double x = ppl_number_get(scratch, dtype, k);
+            double x = ppl_number_get(l->scratch, dtype, k);
             if (!isfinite(x))
                 return ppl_fail(PPL_ERR_NUMBER, "%s: tensor '%s', number %" PRId64 ": is %s, want finite numbers",
                                 l->path, t->name, k,
@@ -285,40 +287,48 @@ static ppl_status finite_check(const loader *l, const ppl_checkpoint_list *list,
     return PPL_OK;
 }
 
-// Takes all numbers. Cannot fail: names and shapes have been matched.
-static ppl_status commit(const loader *l, ppl_store *s, const ppl_checkpoint_list *list, void *scratch) {
-    for (size_t i = 0; i < list->count; i++) {
-        const ppl_checkpoint_item *item = &list->item[i];
-        int32_t dtype = numbers_get(l, tensor_find(l, item->name), scratch);
-        PPL_TRY(ppl_store_set(s, item->param, item->part, scratch, dtype));
+// Takes all numbers, in all processes. Nothing can fail here: names and shapes have been matched.
+static ppl_status commit(const loader *l, ppl_store *s) {
+    for (size_t i = 0; i < l->list.count; i++) {
+        const ppl_checkpoint_item *item = &l->list.item[i];
+        int32_t dtype = PPL_F32;
+        if (l->tensors) dtype = numbers_get(l, tensor_find(l, item->name));
+        PPL_TRY(ppl_world_share(s->world, 0, &dtype, sizeof dtype));
+        int64_t n = ppl_type_elements(&s->graph->params[item->param].type);
+        PPL_TRY(ppl_world_share(s->world, 0, l->scratch, (size_t)n * ppl_dtype_size(dtype)));
+        PPL_TRY(ppl_store_set(s, item->param, item->part, l->scratch, dtype));
     }
     s->updates = l->updates;
     if (l->step < 0) ppl_store_zero_moments(s);
     return PPL_OK;
 }
 
-static ppl_status load(loader *l, ppl_store *s) {
+// Everything that may fail: of the file in process 0, of memory in all.
+static ppl_status prepare(loader *l, const ppl_store *s) {
+    size_t most = 0;
+    for (size_t i = 0; i < s->graph->n_params; i++) {
+        size_t bytes = (size_t)ppl_type_elements(&s->graph->params[i].type) * sizeof(double);
+        if (bytes > most) most = bytes;
+    }
+    if (!(l->scratch = ppl_alloc(most))) return PPL_ERR_MEMORY;
+    if (ppl_world_process_of(s->world) > 0) return PPL_OK;
     PPL_TRY(header_read(l));
     PPL_TRY(tensors_read(l, s));
-    ppl_checkpoint_list list;
-    PPL_TRY(ppl_checkpoint_items(s, l->step >= 0, &list));
-    void *scratch = NULL;
-    size_t most = 0;
-    ppl_status st;
-    PPL_GOTO(match(l, s, &list));
-    for (size_t i = 0; i < l->count; i++)
-        if (scratch_bytes(&l->tensors[i]) > most) most = scratch_bytes(&l->tensors[i]);
-    if (!(l->data = ppl_alloc(l->data_bytes)) || !(scratch = ppl_alloc(most))) {
-        st = PPL_ERR_MEMORY;
-        goto fail;
-    }
-    PPL_GOTO(read_at(l, l->data_at, l->data, l->data_bytes));
-    PPL_GOTO(finite_check(l, &list, scratch));
-    st = commit(l, s, &list, scratch);
-fail:
-    ppl_free(scratch);
-    ppl_checkpoint_items_clear(&list);
-    return st;
+    PPL_TRY(ppl_checkpoint_items(s, l->step >= 0, &l->list));
+    PPL_TRY(match(l, s, &l->list));
+    if (!(l->data = ppl_alloc(l->data_bytes))) return PPL_ERR_MEMORY;
+    PPL_TRY(read_at(l, l->data_at, l->data, l->data_bytes));
+    return finite_check(l);
+}
+
+static ppl_status load(loader *l, ppl_store *s) {
+    PPL_TRY(ppl_world_settle(s->world, "load", prepare(l, s)));
+    int64_t counts[] = {l->step, l->updates};
+    PPL_TRY(ppl_world_share(s->world, 0, counts, sizeof counts));
+    l->step = counts[0];
+    l->updates = counts[1];
+    if (!l->list.item) PPL_TRY(ppl_checkpoint_items(s, l->step >= 0, &l->list));
+    return commit(l, s);
 }
 
 ppl_status ppl_checkpoint_load(ppl_store *s, const char *path, int64_t *step) {
@@ -327,6 +337,8 @@ ppl_status ppl_checkpoint_load(ppl_store *s, const char *path, int64_t *step) {
     if (st == PPL_OK) *step = l.step;
     if (l.header) json_decref(l.header);
     if (l.fd >= 0) close(l.fd);
+    ppl_checkpoint_items_clear(&l.list);
+    ppl_free(l.scratch);
     ppl_free(l.tensors);
     ppl_free(l.data);
     return st;

@@ -26,6 +26,7 @@ static ppl_status copy_costs(ppl_run *r, const ppl_costs *from) {
 static ppl_status run_init(ppl_run *r, const ppl_run_options *o, ppl_graph *g, const ppl_schedule *s, ppl_data *data) {
     r->options = *o;
     r->graph = g;
+    r->world = ppl_world_current();
     r->origin = ppl_now();
     r->microbatches = s->microbatches;
     r->samples_per_microbatch = o->samples / s->microbatches;
@@ -71,7 +72,8 @@ static ppl_status exec_open(ppl_run *r, const ppl_run_engine *e, ppl_exec **out)
     ppl_exec_options options = {
         .device = r->device,
         .device_options = {.threads = o->threads, .costs = o->costs, .fail_task = -1, .stall_task = -1},
-        .link = &ppl_link_local,
+        .link = r->world ? &ppl_link_mpi : &ppl_link_local,
+        .world = r->world,
         .eval_plan = e->eval_plan,
         .seed = o->seed,
         .delay_seed = o->delay_seed,
@@ -108,30 +110,45 @@ static ppl_status store_build(ppl_run *r, const ppl_plan *plan, ppl_store **out)
         for (int32_t s = 0; s < r->stages->count; s++)
             for (int32_t i = 0; i < r->stages->stage[s].n_params; i++)
                 uses[(k ? (size_t)plan->stage_rank[s] * n : 0) + (size_t)r->stages->stage[s].params[i]] = k == 1;
-    ppl_status st = ppl_store_build(r->graph, plan->ranks, uses, r->options.seed, &r->options.optimizer, out);
+    int32_t *process = ppl_alloc((size_t)plan->ranks * sizeof *process);
+    for (int32_t i = 0; process && i < plan->ranks; i++) process[i] = ppl_plan_process(plan, i);
+    ppl_store_spread spread = {.world = r->world, .rank_process = process};
+    ppl_status st = process ? ppl_store_build_here(r->graph, plan->ranks, uses, r->world ? &spread : NULL,
+                                                   r->options.seed, &r->options.optimizer, out)
+                            : PPL_ERR_MEMORY;
+    ppl_free(process);
     ppl_free(uses);
     return st;
 }
 
-ppl_status ppl_run_engine_build(ppl_run *r, const ppl_schedule *s, const ppl_store *from, ppl_run_engine *out) {
-    ppl_run_engine e = {0};
-    ppl_status st;
+// What each process makes for itself: plans, weights.
+static ppl_status engine_compile(ppl_run *r, const ppl_schedule *s, ppl_run_engine *e) {
     ppl_plan_options options = {.copy_links = r->options.copy_links != 0,
                                 .least_buffers = r->options.least_buffers != 0,
-                                .validate = r->options.optimizer.clip == PPL_CLIP_AFTER};
-    PPL_GOTO(ppl_plan_build(s, r->stages, &options, &e.plan));
+                                .validate = r->options.optimizer.clip == PPL_CLIP_AFTER,
+                                .processes = ppl_world_processes_of(r->world)};
+    PPL_TRY(ppl_world_check_ranks(r->world, s->ranks));
+    PPL_TRY(ppl_plan_build(s, r->stages, &options, &e->plan));
     options.forward_only = true;
     options.validate = false;
-    PPL_GOTO(ppl_plan_build(s, r->stages, &options, &e.eval_plan));
-    PPL_GOTO(store_build(r, e.plan, &e.store));
+    PPL_TRY(ppl_plan_build(s, r->stages, &options, &e->eval_plan));
+    PPL_TRY(store_build(r, e->plan, &e->store));
     for (size_t i = 0; i < r->graph->n_params; i++)
-        PPL_GOTO(ppl_store_keep(e.store, (int32_t)i, ppl_plan_param_versions(e.plan, (int32_t)i)));
+        PPL_TRY(ppl_store_keep(e->store, (int32_t)i, ppl_plan_param_versions(e->plan, (int32_t)i)));
+    e->peak_live = ppl_alloc((size_t)e->plan->ranks * sizeof *e->peak_live);
+    return e->peak_live ? PPL_OK : PPL_ERR_MEMORY;
+}
+
+ppl_status ppl_run_engine_build(ppl_run *r, const ppl_schedule *s, const ppl_store *from, ppl_run_engine *out) {
+    ppl_run_engine e = {0};
+    ppl_status st = engine_compile(r, s, &e);
+    ppl_vote same = {.what = from ? "another schedule" : "the start of a run",
+                     .key_words = "its plan, settings or data"};
+    if (r->world && st == PPL_OK) st = ppl_run_key(r, &e, &same.key);
+    same.status = st;
+    PPL_GOTO(ppl_world_vote(r->world, &same));
     if (from) PPL_GOTO(ppl_store_take(e.store, from));
-    if (!(e.peak_live = ppl_alloc((size_t)e.plan->ranks * sizeof *e.peak_live))) {
-        st = PPL_ERR_MEMORY;
-        goto fail;
-    }
-    PPL_GOTO(exec_open(r, &e, &e.exec));
+    PPL_GOTO(ppl_world_settle(r->world, "the start of ranks", exec_open(r, &e, &e.exec)));
     *out = e;
     return PPL_OK;
 fail:
@@ -189,35 +206,72 @@ ppl_status ppl_run_restart(ppl_run *r) {
     r->steps_here = 0;
     r->failed = PPL_OK;
     r->bad_step = -1;
-    ppl_status st = exec_open(r, &r->engine, &r->engine.exec);
+    ppl_status st = ppl_world_settle(r->world, "the start of ranks", exec_open(r, &r->engine, &r->engine.exec));
     return st == PPL_OK ? PPL_OK : ppl_run_fail(r, st);
 }
 
-// How many of the next n steps the data has; the error text says why not all.
-static int64_t steps_ready(const ppl_run *r, ppl_data *data, int64_t first, int64_t n) {
-    for (int64_t i = 0; i < n; i++)
-        if (ppl_data_ready(data, first + i, r->options.samples) != PPL_OK) return i;
-    return n;
+ppl_status ppl_run_tell(const ppl_run *r, const char *what, ppl_status status, void *data, size_t bytes) {
+    PPL_TRY(ppl_world_settle(r->world, what, ppl_run_leads(r) ? status : PPL_OK));
+    return ppl_world_share(r->world, 0, data, bytes);
+}
+
+// How many of the next n steps the data has, in every process; the error text says why not all.
+static ppl_status steps_ready(const ppl_run *r, ppl_data *data, int64_t first, int64_t n, int64_t *ready) {
+    *ready = 0;
+    while (*ready < n && ppl_data_ready(data, first + *ready, r->options.samples) == PPL_OK) ++*ready;
+    ppl_vote v = {.what = "data", .least = *ready};
+    if (r->world) PPL_TRY(ppl_world_vote(r->world, &v));
+    else v.least = *ready;
+    *ready = v.least;
+    return PPL_OK;
+}
+
+static ppl_status data_end(const ppl_run *r, ppl_data *data, int64_t step) {
+    return ppl_world_settle(r->world, "the end of data", ppl_data_ready(data, step, r->options.samples));
+}
+
+// The steps just done, as process 0 has them.
+static ppl_status records_share(ppl_run *r, int64_t done) {
+    if (!r->world) return PPL_OK;
+    PPL_TRY(ppl_world_share(r->world, 0, &r->bad_step, sizeof r->bad_step));
+    PPL_TRY(ppl_world_share(r->world, 0, &r->bad_loss, sizeof r->bad_loss));
+    for (int64_t step = r->step - done; step < r->step; step++) {
+        PPL_TRY(ppl_world_share(r->world, 0, &r->row[step % r->rows], sizeof *r->row));
+        if (!ppl_run_leads(r)) ppl_data_done(r->train.data, step);
+    }
+    return PPL_OK;
+}
+
+// Every process comes with the same n, and hears of an interrupt in any.
+static ppl_status steps_meet(ppl_run *r, int64_t n) {
+    bool interrupted = atomic_exchange(&r->interrupted, false);
+    ppl_vote v = {.what = "steps", .key = (uint64_t)n, .key_words = "how many steps it asks for", .any = interrupted};
+    PPL_TRY(ppl_world_vote(r->world, &v));
+    return v.any ? ppl_fail(PPL_ERR_STOPPED, "run: interrupted") : PPL_OK;
 }
 
 ppl_status ppl_run_steps(ppl_run *r, int64_t n, int64_t *done) {
     *done = 0;
+    int64_t ready = 0;
     if (n < 0) return ppl_fail(PPL_ERR_ARG, "run: %" PRId64 " steps, want 0 or more", n);
     PPL_TRY(ppl_run_usable(r));
     if (n == 0) return PPL_OK;
-    if (atomic_exchange(&r->interrupted, false)) return ppl_fail(PPL_ERR_STOPPED, "run: interrupted");
-    int64_t ready = steps_ready(r, r->train.data, r->step, n);
-    if (ready == 0) return ppl_data_ready(r->train.data, r->step, r->options.samples);
+    PPL_TRY(steps_meet(r, n));
+    PPL_TRY(steps_ready(r, r->train.data, r->step, n, &ready));
+    if (ready == 0) return data_end(r, r->train.data, r->step);
     ppl_status st = ppl_exec_steps(r->engine.exec, r->step, ready, done);
     r->step += *done;
     r->steps_here += *done;
+    if (st == PPL_OK || st == PPL_ERR_STOPPED) PPL_TRY(records_share(r, *done));
+    else if (r->world && r->world->lost == PPL_OK) records_share(r, *done);      // the words of `st` stay
+    if (r->world && st == PPL_ERR_STOPPED) atomic_store(&r->interrupted, false); // else it counts for the next call
     if (r->bad_step >= 0)
         st = ppl_fail(PPL_ERR_NUMBER, "step %" PRId64 ": the loss is %g, want a finite number", r->bad_step,
                       ppl_number_plain(r->bad_loss));
     if (st != PPL_OK && st != PPL_ERR_STOPPED) return ppl_run_fail(r, st);
-    if (atomic_exchange(&r->interrupted, false)) return ppl_fail(PPL_ERR_STOPPED, "run: interrupted");
+    if (!r->world && atomic_exchange(&r->interrupted, false)) return ppl_fail(PPL_ERR_STOPPED, "run: interrupted");
     PPL_TRY(st);
-    return ready < n ? ppl_data_ready(r->train.data, r->step, r->options.samples) : PPL_OK;
+    return ready < n ? data_end(r, r->train.data, r->step) : PPL_OK;
 }
 
 void ppl_run_interrupt(ppl_run *r) {
@@ -226,9 +280,13 @@ void ppl_run_interrupt(ppl_run *r) {
 
 // Forward steps first .. first + n - 1 of the evaluation's data; adds to sum and weight.
 static ppl_status evaluate_chunk(ppl_run *r, int64_t first, int64_t n, double *sum, double *weight) {
-    if (atomic_exchange(&r->interrupted, false)) return ppl_fail(PPL_ERR_STOPPED, "run: interrupted");
-    if (steps_ready(r, r->eval.data, first, n) < n)
+    int64_t ready = 0;
+    PPL_TRY(steps_meet(r, n));
+    PPL_TRY(steps_ready(r, r->eval.data, first, n, &ready));
+    if (ready < n) {
+        data_end(r, r->eval.data, first + ready);
         return ppl_prefix(PPL_ERR_DATA, "evaluation of %" PRId64 " steps: ", first + n);
+    }
     ppl_status st = ppl_exec_forward(r->engine.exec, first, n);
     if (st != PPL_OK) return ppl_run_fail(r, st);
     for (int64_t step = first; step < first + n; step++) {
@@ -257,6 +315,7 @@ ppl_status ppl_run_evaluate(ppl_run *r, ppl_data *data, int64_t steps, double *l
     ppl_data_seek(r->train.data, r->step); // it may have been the same queue
     PPL_TRY(st);
     *loss = sum / weight;
+    if (r->world) PPL_TRY(ppl_run_tell(r, "evaluation", PPL_OK, loss, sizeof *loss));
     if (isfinite(*loss)) return PPL_OK;
     return ppl_fail(PPL_ERR_NUMBER, "run: the evaluation's loss is %g, want a finite number", ppl_number_plain(*loss));
 }

@@ -36,6 +36,7 @@ struct ppl_run {
     ppl_run_options options; // first_layer and costs are the arena's copies
     ppl_arena arena;
     const ppl_device_ops *device;
+    ppl_world *world; // of the thread that opened the run; NULL: one process
     ppl_graph *graph; // borrowed
     ppl_stages *stages;
     ppl_run_engine engine;
@@ -65,6 +66,9 @@ ppl_status ppl_run_check_schedule(const ppl_run_options *o, const ppl_schedule *
 // That the data has what the graph reads, and which input is which: input[value], all of the graph's values.
 ppl_status ppl_run_match(const ppl_run *r, const ppl_data *data, int32_t *input);
 
+// ---- run_key.c: what must be equal in all processes ----
+ppl_status ppl_run_key(const ppl_run *r, const ppl_run_engine *e, uint64_t *out);
+
 // ---- run_client.c: what the executor asks and tells, from rank threads ----
 ppl_exec_client ppl_run_client(ppl_run *r);
 // The sum of a step's losses in microbatch order.
@@ -74,6 +78,11 @@ double ppl_run_loss_sum(const ppl_run *r, int64_t step);
 ppl_status ppl_run_usable(const ppl_run *r); // PPL_OK unless the run has failed
 // Remembers the failure that this thread's error text tells of, and returns it.
 ppl_status ppl_run_fail(ppl_run *r, ppl_status status);
+// Process 0 has worked out `data` (with `status`), or failed to: the same then holds everywhere. what: names the call.
+ppl_status ppl_run_tell(const ppl_run *r, const char *what, ppl_status status, void *data, size_t bytes);
+static inline bool ppl_run_leads(const ppl_run *r) { // alone, or process 0
+    return ppl_world_process_of(r->world) == 0;
+}
 // Starts rank threads anew over the same plan and store.
 ppl_status ppl_run_restart(ppl_run *r);
 // Compiles a schedule and starts its ranks. from: where the numbers come from; NULL: the seed.

@@ -73,6 +73,10 @@ static void row_finish(ppl_run *r, ppl_run_row *row) {
 
 static void client_rank_done(void *self, int32_t rank, int64_t step, int32_t peak_live, int64_t link_bytes) {
     ppl_run *r = self;
+    if (!ppl_run_leads(r)) { // process 0 has the records
+        if (atomic_load(&r->interrupted)) ppl_exec_interrupt(r->engine.exec);
+        return;
+    }
     const ppl_plan *plan = r->engine.plan;
     const ppl_span *span = ppl_trace_row(ppl_exec_trace(r->engine.exec), rank, step);
     int64_t tasks = plan->rank[rank].count;

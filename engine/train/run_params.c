@@ -33,16 +33,39 @@ ppl_status ppl_run_parameter(const ppl_run *r, int32_t index, ppl_param_info *ou
     return PPL_OK;
 }
 
-ppl_status ppl_run_read(const ppl_run *r, int32_t index, int32_t part, double *data) {
-    PPL_TRY(index_check(r, index));
-    if (part != PPL_PART_GRADIENT) return ppl_store_read(r->engine.store, index, part, data);
+static ppl_status gradient_check(const ppl_run *r, int32_t index) {
     const ppl_param *p = &r->graph->params[index];
     if (p->spec.frozen || p->n_uses == 0)
         return ppl_fail(PPL_ERR_ARG, "run: parameter '%s' has no gradient, it is %s", p->name,
                         p->spec.frozen ? "frozen" : "used nowhere");
     if (!r->engine.exec || r->steps_here == 0)
         return ppl_fail(PPL_ERR_ARG, "run: parameter '%s' has no gradient before the first step", p->name);
-    return ppl_exec_gradient(r->engine.exec, index, data);
+    return PPL_OK;
+}
+
+// The process that can read a part: its gradient where its first stage is, else where it is kept.
+static int32_t reader_of(const ppl_run *r, int32_t index, int32_t part) {
+    ppl_param_info info;
+    if (part == PPL_PART_GRADIENT && ppl_run_parameter(r, index, &info) == PPL_OK && info.first_stage >= 0)
+        return ppl_plan_process(r->engine.plan, r->engine.plan->stage_rank[info.first_stage]);
+    return ppl_store_owner(r->engine.store, index);
+}
+
+ppl_status ppl_run_read(const ppl_run *r, int32_t index, int32_t part, double *data) {
+    PPL_TRY(index_check(r, index));
+    if (part == PPL_PART_GRADIENT) PPL_TRY(gradient_check(r, index));
+    int32_t reader = reader_of(r, index, part);
+    ppl_status st = PPL_OK;
+    if (ppl_world_process_of(r->world) == reader)
+        st = part == PPL_PART_GRADIENT ? ppl_exec_gradient(r->engine.exec, index, data)
+                                       : ppl_store_read(r->engine.store, index, part, data);
+    ppl_vote same = {.what = "a parameter",
+                     .key = (uint64_t)index * 8 + (uint64_t)part,
+                     .status = st,
+                     .key_words = "which parameter it reads"};
+    PPL_TRY(ppl_world_vote(r->world, &same));
+    return ppl_world_share(r->world, reader, data,
+                           (size_t)ppl_type_elements(&r->graph->params[index].type) * sizeof *data);
 }
 
 ppl_status ppl_run_write(ppl_run *r, int32_t index, int32_t part, const double *data) {

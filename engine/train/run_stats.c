@@ -49,7 +49,7 @@ ppl_status ppl_run_stage_stats(const ppl_run *r, int32_t stage, ppl_stage_stats 
     ppl_trace_stage_stats(t, stage, PPL_PHASE_I, &out->i_median, &out->i_p95, &samples);
     ppl_trace_stage_stats(t, stage, PPL_PHASE_W, &out->w_median, &out->w_p95, &samples);
     ppl_trace_stage_stats(t, stage, PPL_PHASES, &out->u_median, &p95, &samples);
-    return PPL_OK;
+    return ppl_run_tell(r, "times of a stage", PPL_OK, out, sizeof *out); // process 0 has all spans
 }
 
 ppl_status ppl_run_rank_stats(const ppl_run *r, int32_t rank, ppl_rank_stats *out) {
@@ -66,8 +66,9 @@ ppl_status ppl_run_rank_stats(const ppl_run *r, int32_t rank, ppl_rank_stats *ou
                             .wait = t.wait,
                             .span_idle = t.span_idle,
                             .iteration = t.iteration};
+    PPL_TRY(ppl_run_tell(r, "times of a rank", PPL_OK, out, sizeof *out));
     for (int32_t kind = 0; kind < PPL_MEMORIES; kind++) out->memory[kind] = ppl_exec_memory(r->engine.exec, rank, kind);
-    return PPL_OK;
+    return ppl_world_share(r->world, ppl_plan_process(r->engine.plan, rank), out->memory, sizeof out->memory);
 }
 
 ppl_status ppl_run_edge_stats(const ppl_run *r, ppl_edge_stats *out, int32_t max, int32_t *count) {
@@ -91,15 +92,19 @@ ppl_status ppl_run_edge_stats(const ppl_run *r, ppl_edge_stats *out, int32_t max
         }
     }
     *count = n;
-    return PPL_OK;
+    return ppl_run_tell(r, "times of links", PPL_OK, out, (size_t)(n < max ? n : max) * sizeof *out);
 }
 
 ppl_status ppl_run_events(const ppl_run *r, int64_t step, ppl_event *events, int64_t max, int64_t *count) {
     PPL_TRY(exec_check(r));
-    return ppl_trace_events(ppl_exec_trace(r->engine.exec), step, events, max, count);
+    ppl_status st =
+        ppl_run_leads(r) ? ppl_trace_events(ppl_exec_trace(r->engine.exec), step, events, max, count) : PPL_OK;
+    PPL_TRY(ppl_run_tell(r, "events", st, count, sizeof *count));
+    return ppl_world_share(r->world, 0, events, (size_t)(*count < max ? *count : max) * sizeof *events);
 }
 
 ppl_status ppl_run_write_trace(const ppl_run *r, const char *path) {
     PPL_TRY(exec_check(r));
-    return ppl_trace_write(ppl_exec_trace(r->engine.exec), path);
+    ppl_status st = ppl_run_leads(r) ? ppl_trace_write(ppl_exec_trace(r->engine.exec), path) : PPL_OK;
+    return ppl_world_settle(r->world, "the trace", st);
 }

@@ -37,14 +37,17 @@ ppl_store_entry *ppl_store_first(const ppl_store *s, int32_t param) {
 }
 
 // All ranks' entries of one parameter, with its initial weights.
-static ppl_status param_build(ppl_store *s, const bool *uses, int32_t param) {
+static ppl_status param_build(ppl_store *s, const bool *uses, const ppl_store_spread *spread, int32_t param) {
     const ppl_param *p = &s->graph->params[param];
     for (int32_t r = 0; r < s->ranks; r++) {
         if (!uses[(size_t)r * s->graph->n_params + (size_t)param]) continue;
+        if (spread && spread->rank_process[r] != s->world->process) continue;
         PPL_TRY(entry_build(s, p, ppl_store_at(s, r, param)));
     }
     ppl_store_entry *first = ppl_store_first(s, param);
-    if (!first) return ppl_fail(PPL_ERR_ARG, "store: no rank uses parameter '%s', want one at least", p->name);
+    if (ppl_store_owner(s, param) < 0 || (!first && !s->world))
+        return ppl_fail(PPL_ERR_ARG, "store: no rank uses parameter '%s', want one at least", p->name);
+    if (!first) return PPL_OK;
     ppl_init_fill(first->master, p->type.dtype, ppl_type_elements(&p->type), &p->spec, s->seed, p->name);
     copy_round(s, p, first);
     for (int32_t r = 0; r < s->ranks; r++) {
@@ -56,8 +59,49 @@ static ppl_status param_build(ppl_store *s, const bool *uses, int32_t param) {
     return PPL_OK;
 }
 
+static ppl_status holds_find(ppl_store *s, const bool *uses, const ppl_store_spread *spread) {
+    size_t n = s->graph->n_params;
+    s->world = spread->world;
+    s->holds = ppl_arena_get(&s->arena, (size_t)s->world->processes * n * sizeof *s->holds);
+    if (!s->holds) return PPL_ERR_MEMORY;
+    for (int32_t r = 0; r < s->ranks; r++)
+        for (size_t i = 0; i < n; i++)
+            if (uses[(size_t)r * n + i]) s->holds[(size_t)spread->rank_process[r] * n + i] = true;
+    return PPL_OK;
+}
+
+static bool is_held(const ppl_store *s, int32_t process, int32_t param) {
+    return s->holds[(size_t)process * s->graph->n_params + (size_t)param];
+}
+
+int32_t ppl_store_owner(const ppl_store *s, int32_t param) {
+    for (int32_t p = 0; s->world && p < s->world->processes; p++)
+        if (is_held(s, p, param)) return p;
+    return s->world ? -1 : 0;
+}
+
+bool ppl_store_has(const ppl_store *s, int32_t param, int32_t part) {
+    int32_t least = part == PPL_PART_MOMENT1 ? 1 : part == PPL_PART_MOMENT2 ? 2 : 0;
+    return least == 0 || (!s->graph->params[param].spec.frozen && moments(&s->optimizer) >= least);
+}
+
+ppl_status ppl_store_fetch(const ppl_store *s, int32_t param, int32_t part, void *scratch, const void **out) {
+    const ppl_store_entry *e = ppl_store_first(s, param);
+    void *own = e ? ppl_store_part(e, part) : NULL;
+    int32_t owner = ppl_store_owner(s, param);
+    *out = own ? own : scratch;
+    if (!s->world || owner == 0) return PPL_OK;
+    return ppl_world_move(s->world, owner, 0, s->world->process == owner ? own : scratch,
+                          ppl_type_bytes(&s->graph->params[param].type));
+}
+
 ppl_status ppl_store_build(const ppl_graph *g, int32_t ranks, const bool *uses, uint64_t seed,
                            const ppl_optimizer_options *o, ppl_store **out) {
+    return ppl_store_build_here(g, ranks, uses, NULL, seed, o, out);
+}
+
+ppl_status ppl_store_build_here(const ppl_graph *g, int32_t ranks, const bool *uses, const ppl_store_spread *spread,
+                                uint64_t seed, const ppl_optimizer_options *o, ppl_store **out) {
     ppl_store *s = ppl_alloc(sizeof *s);
     if (!s) return PPL_ERR_MEMORY;
     ppl_status st = PPL_OK;
@@ -67,7 +111,8 @@ ppl_status ppl_store_build(const ppl_graph *g, int32_t ranks, const bool *uses, 
         st = PPL_ERR_MEMORY;
         goto fail;
     }
-    for (size_t i = 0; i < g->n_params; i++) PPL_GOTO(param_build(s, uses, (int32_t)i));
+    if (spread) PPL_GOTO(holds_find(s, uses, spread));
+    for (size_t i = 0; i < g->n_params; i++) PPL_GOTO(param_build(s, uses, spread, (int32_t)i));
     *out = s;
     return PPL_OK;
 fail:
@@ -100,8 +145,8 @@ void *ppl_store_part(const ppl_store_entry *e, int32_t part) {
     return part == PPL_PART_WEIGHT ? e->master : part == PPL_PART_MOMENT1 ? e->moment1 : e->moment2;
 }
 
-// Checks the arguments of a read or a write; *first: an entry that has the part.
-static ppl_status part_find(const ppl_store *s, int32_t param, int32_t part, ppl_store_entry **first) {
+// Checks the arguments of a read or a write.
+static ppl_status part_check(const ppl_store *s, int32_t param, int32_t part) {
     static const char *const names[] = {[PPL_PART_WEIGHT] = "weights",
                                         [PPL_PART_GRADIENT] = "gradient",
                                         [PPL_PART_MOMENT1] = "first moment",
@@ -112,24 +157,23 @@ static ppl_status part_find(const ppl_store *s, int32_t param, int32_t part, ppl
     if (part != PPL_PART_WEIGHT && part != PPL_PART_MOMENT1 && part != PPL_PART_MOMENT2)
         return ppl_fail(PPL_ERR_ARG, "parameter '%s': part %d is not kept here, want weights or moments", p->name,
                         part);
-    *first = ppl_store_first(s, param);
-    if (!ppl_store_part(*first, part))
+    if (!ppl_store_has(s, param, part))
         return ppl_fail(PPL_ERR_ARG, "parameter '%s': it has no %s%s", p->name, names[part],
                         p->spec.frozen ? ", it is frozen" : " with this optimizer");
     return PPL_OK;
 }
 
 ppl_status ppl_store_read(const ppl_store *s, int32_t param, int32_t part, double *out) {
-    ppl_store_entry *e = NULL;
-    PPL_TRY(part_find(s, param, part, &e));
+    PPL_TRY(part_check(s, param, part));
+    const ppl_store_entry *e = ppl_store_first(s, param);
     const ppl_param *p = &s->graph->params[param];
+    if (!e) return ppl_fail(PPL_ERR_ARG, "parameter '%s': process %d holds it", p->name, ppl_store_owner(s, param));
     ppl_convert(out, PPL_F64, ppl_store_part(e, part), p->type.dtype, ppl_type_elements(&p->type));
     return PPL_OK;
 }
 
 ppl_status ppl_store_set(ppl_store *s, int32_t param, int32_t part, const void *in, int32_t dtype) {
-    ppl_store_entry *first = NULL;
-    PPL_TRY(part_find(s, param, part, &first));
+    PPL_TRY(part_check(s, param, part));
     const ppl_param *p = &s->graph->params[param];
     for (int32_t r = 0; r < s->ranks; r++) {
         ppl_store_entry *e = ppl_store_at(s, r, param);
@@ -153,23 +197,36 @@ void ppl_store_zero_moments(ppl_store *s) {
     }
 }
 
+// Does a process need the parameter that had none so far?
+static bool is_moved(const ppl_store *s, const ppl_store *from, int32_t param) {
+    for (int32_t p = 0; s->world && p < s->world->processes; p++)
+        if (is_held(s, p, param) && !is_held(from, p, param)) return true;
+    return false;
+}
+
+static ppl_status part_take(ppl_store *s, const ppl_store *from, int32_t param, int32_t part) {
+    const ppl_type *type = &s->graph->params[param].type;
+    const ppl_store_entry *old = ppl_store_first(from, param);
+    void *data = old ? ppl_store_part(old, part) : NULL, *scratch = NULL;
+    ppl_status st = PPL_OK;
+    if (is_moved(s, from, param)) {
+        if (!data) data = scratch = ppl_alloc(ppl_type_bytes(type));
+        if (!data) return ppl_world_lose(s->world, PPL_ERR_MEMORY); // the others wait for this process
+        st = ppl_world_share(s->world, ppl_store_owner(from, param), data, ppl_type_bytes(type));
+    }
+    if (st == PPL_OK && ppl_store_first(s, param)) st = ppl_store_set(s, param, part, data, type->dtype);
+    ppl_free(scratch);
+    return st;
+}
+
 ppl_status ppl_store_take(ppl_store *s, const ppl_store *from) {
     if (s->graph != from->graph || moments(&s->optimizer) != moments(&from->optimizer))
         return ppl_fail(PPL_ERR_ARG, "store: the other store is of another graph or optimizer, want the same");
     s->updates = from->updates;
-    for (size_t i = 0; i < s->graph->n_params; i++) {
-        const ppl_param *p = &s->graph->params[i];
-        const ppl_store_entry *old = ppl_store_first(from, (int32_t)i);
-        size_t bytes = ppl_type_bytes(&p->type);
-        for (int32_t r = 0; r < s->ranks; r++) {
-            ppl_store_entry *e = ppl_store_at(s, r, (int32_t)i);
-            if (!e->master) continue;
-            memcpy(e->master, old->master, bytes);
-            copy_round(s, p, e);
-            if (e->moment1) memcpy(e->moment1, old->moment1, bytes);
-            if (e->moment2) memcpy(e->moment2, old->moment2, bytes);
-        }
-    }
+    for (size_t i = 0; i < s->graph->n_params; i++)
+        for (int32_t part = PPL_PART_WEIGHT; part <= PPL_PART_MOMENT2; part++)
+            if (part != PPL_PART_GRADIENT && ppl_store_has(s, (int32_t)i, part))
+                PPL_TRY(part_take(s, from, (int32_t)i, part));
     return PPL_OK;
 }
 

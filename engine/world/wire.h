@@ -45,6 +45,7 @@ ppl_status ppl_wire_mpi(ppl_wire *out);
 typedef struct ppl_launch {
     const char *launcher; // its name for people, static
     int32_t process, processes;
+    int32_t local; // processes on this machine
 } ppl_launch;
 ppl_launch ppl_launched(void);
 

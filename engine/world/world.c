@@ -3,7 +3,6 @@
 #include "world/world.h"
 #include "base/clock.h"
 #include "base/memory.h"
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -162,13 +161,6 @@ ppl_status ppl_world_poll(ppl_world *w) {
     return st;
 }
 
-ppl_status ppl_world_try(ppl_world *w) {
-    if (pthread_mutex_trylock(&w->lock) == EBUSY) return PPL_OK;
-    ppl_status st = ppl_world_lose(w, poll_locked(w));
-    pthread_mutex_unlock(&w->lock);
-    return st;
-}
-
 void ppl_world_round(ppl_world *w, ppl_world_handler handler, void *self) {
     pthread_mutex_lock(&w->lock);
     w->round++;
@@ -178,6 +170,12 @@ void ppl_world_round(ppl_world *w, ppl_world_handler handler, void *self) {
         w->early.full = false;
         words_hand_on(w, w->early.from, w->early.data, w->early.bytes);
     }
+    pthread_mutex_unlock(&w->lock);
+}
+
+void ppl_world_deaf(ppl_world *w, const void *handler_self) {
+    pthread_mutex_lock(&w->lock);
+    if (w->handler_self == handler_self) w->handler = NULL;
     pthread_mutex_unlock(&w->lock);
 }
 

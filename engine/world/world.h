@@ -1,5 +1,5 @@
-// world.h - the processes that run a script together. Every process runs the same script and builds the same plan; process p
-// of P holds ranks p * R / P up to (p + 1) * R / P, and what joins processes goes through process 0. Before: main.c, which
+// world.h - the processes that run a script together. Every process runs the same script and builds the same plan; which
+// process holds which ranks is in the plan, and what joins processes goes through process 0. Before: main.c, which
 // opens the world. After: exec/peers.c (words of a step), link/mpi.c (values), train (records, weights, checkpoints).
 //
 // A process alone has no world: NULL, which every function here takes for "the only one". Devices that need a common secret
@@ -62,10 +62,6 @@ static inline int32_t ppl_world_process_of(const ppl_world *w) {
 static inline int32_t ppl_world_processes_of(const ppl_world *w) {
     return w ? w->processes : 1;
 }
-// The process of a rank, of `ranks` >= processes in all.
-static inline int32_t ppl_world_rank_process(const ppl_world *w, int32_t ranks, int32_t rank) {
-    return w ? (int32_t)(((int64_t)(rank + 1) * w->processes - 1) / ranks) : 0;
-}
 // PPL_ERR_ARG when there are fewer ranks than processes.
 ppl_status ppl_world_check_ranks(const ppl_world *w, int32_t ranks);
 
@@ -95,12 +91,13 @@ ppl_status ppl_world_tags(ppl_world *w, int64_t count, int64_t *first);
 // Words posted from here on belong to the next round: those of rounds before are dropped where they arrive.
 void ppl_world_round(ppl_world *w, ppl_world_handler handler, void *self);
 
+// This handler hears nothing any more: it is about to be freed.
+void ppl_world_deaf(ppl_world *w, const void *handler_self);
+
 // ---- at any time, from any thread ----
 ppl_status ppl_world_post(ppl_world *w, int32_t to, const ppl_words *words, const void *data, size_t bytes);
 ppl_status ppl_world_tell(ppl_world *w, const ppl_words *words, const void *data, size_t bytes); // all others
 ppl_status ppl_world_poll(ppl_world *w); // hands on what has arrived
-// The same unless another thread is at it just now: for those who wait anyway.
-ppl_status ppl_world_try(ppl_world *w);
 // Between two polls: `idle` nanoseconds since something was last heard of.
 void ppl_world_nap(int64_t idle);
 // The processes no longer act together: takes this thread's error text, and returns the status. The first one stands.

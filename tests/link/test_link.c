@@ -165,7 +165,9 @@ static void test_rewind(void **state) {
     send(&h, made[0], 1);
     send(&h, made[1], 1);
     release(&h, made[0], 1, 1);
-    for (int32_t rank = 0; rank < RANKS; rank++) OK(ppl_link_local.rewind(h.link, rank, 1));
+    bool done = false;
+    for (int32_t rank = 0; rank < RANKS; rank++) OK(ppl_link_local.rewind(h.link, rank, 1, true, &done));
+    assert_true(done);
     assert_true(credit(&h, made[0], 1));
     assert_true(credit(&h, made[1], 1));
     assert_false(credit(&h, made[2], 1));

@@ -54,7 +54,7 @@ const char *test_case_print(const test_case *c, char text[192]) {
 }
 
 ppl_run_options test_options(const test_case *c) {
-    static int32_t cut[GPT_LAYERS];
+    static _Thread_local int32_t cut[GPT_LAYERS];
     int32_t stages = test_stages(c);
     for (int32_t s = 0; s < stages; s++) cut[s] = s * GPT_LAYERS / stages;
     return (ppl_run_options){
@@ -165,7 +165,7 @@ void test_outcome_clear(test_outcome *o) {
 }
 
 const char *test_outcome_differ(const test_outcome *a, const test_outcome *b) {
-    static char text[192];
+    static _Thread_local char text[192];
     for (int32_t i = 0; i < a->steps; i++) {
         if (memcmp(&a->loss[i], &b->loss[i], sizeof(double)) != 0) {
             snprintf(text, sizeof text, "loss of step %d: %.17g, want %.17g", i, b->loss[i], a->loss[i]);

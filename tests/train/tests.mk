@@ -4,3 +4,4 @@ tests += tests/train/test_run.c tests/train/test_run_bits.c tests/train/test_run
 tests += tests/train/test_async.c
 # test_run counts what ppl's own objects allocate in a step.
 ldflags_test_run := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc
+tests += tests/train/test_processes.c

@@ -1,5 +1,6 @@
 // test_world.c - processes (played by threads) that vote, share, move and post; one that differs, one that fails.
 #include "support/wire.h"
+#include "plan/plan.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,9 +30,9 @@ static void ranks_spread(void **state) {
     (void)state;
     for (int32_t processes = 1; processes < 9; processes++)
         for (int32_t ranks = processes; ranks < 40; ranks++) {
-            ppl_world w = {.processes = processes};
+            ppl_plan plan = {.ranks = ranks, .options.processes = processes};
             for (int32_t r = 0; r < ranks; r++) {
-                int32_t p = ppl_world_rank_process(&w, ranks, r);
+                int32_t p = ppl_plan_process(&plan, r);
                 assert_true(r >= (int64_t)p * ranks / processes && r < (int64_t)(p + 1) * ranks / processes);
             }
         }
@@ -177,7 +178,6 @@ static void alone(void **state) {
     assert_int_equal(ppl_world_settle(NULL, "steps", PPL_ERR_IO), PPL_ERR_IO);
     assert_int_equal(ppl_world_share(NULL, 0, &number, sizeof number), PPL_OK);
     assert_int_equal(ppl_world_close(NULL, PPL_ERR_IO, "x"), PPL_ERR_IO);
-    assert_int_equal(ppl_world_rank_process(NULL, 4, 3), 0);
     assert_int_equal(ppl_world_processes_of(NULL), 1);
 }
 
