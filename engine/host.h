@@ -19,6 +19,8 @@ bool ppl_host_terminal(int32_t descriptor);
 /* The processes that run this script together, started by mpirun: this one, from 0, and how many. Process 0 prints. */
 int32_t ppl_host_process(void);
 int32_t ppl_host_processes(void);
+/* Cores that are this process's share, where several run on one machine. */
+int32_t ppl_host_cores(void);
 /* Every process calls these in the same order. what: names the call; where processes differ in it all fail. */
 /* 1 when flag is set in any process. */
 ppl_status ppl_host_any(const char *what, int32_t flag, int32_t *out);

@@ -127,13 +127,13 @@ static void on_count(lua_State *L, lua_Debug *at) {
 
 int32_t ppl_host_columns(void) {
     struct winsize size;
-    if (!isatty(STDOUT_FILENO)) return 0;
+    if (!ppl_host_terminal(STDOUT_FILENO)) return 0;
     if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
     return size.ws_col;
 }
 
 bool ppl_host_terminal(int32_t descriptor) {
-    return isatty(descriptor) == 1;
+    return isatty(descriptor) == 1 && !ppl_world_current(); // mpirun gives a terminal of its own to what it reads
 }
 
 // ---- the processes of the run
@@ -144,6 +144,12 @@ int32_t ppl_host_process(void) {
 
 int32_t ppl_host_processes(void) {
     return ppl_world_processes_of(ppl_world_current());
+}
+
+int32_t ppl_host_cores(void) {
+    int32_t cores = ppl_cpu_cores(), all = (int32_t)sysconf(_SC_NPROCESSORS_ONLN), local = ppl_launched().local;
+    if (cores < all || ppl_host_processes() == 1) return cores; // bound to some, or alone
+    return cores > local ? cores / local : 1;
 }
 
 ppl_status ppl_host_any(const char *what, int32_t flag, int32_t *out) {

@@ -76,6 +76,43 @@ capi.const = setmetatable({}, { __index = function(const, name)
     return value
 end })
 
+-- ---- the processes that run the script together (ppl.process(), ppl.processes())
+
+-- Process 0 prints and writes files; the others do the same things in silence.
+function capi.leads() return ffi.C.ppl_host_process() == 0 end
+
+local function alone() return ffi.C.ppl_host_processes() == 1 end
+
+-- True where `flag` is in any process. Every process calls this at the same place, as all that follows.
+function capi.any(what, flag)
+    if alone() then return flag end
+    local out = ffi.new('int32_t[1]')
+    capi.lib.host_any(what, flag and 1 or 0, out)
+    return out[0] ~= 0
+end
+
+-- Process 0's number, text or nil: for what depends on the time, the terminal or files.
+function capi.same_number(what, x)
+    if alone() then return x end
+    local box = ffi.new('double[1]', x or 0 / 0)
+    capi.lib.host_share(what, box, 8)
+    if box[0] ~= box[0] then return nil end
+    return box[0]
+end
+
+function capi.same_text(what, text)
+    if alone() then return text end
+    local bytes = capi.same_number(what, capi.leads() and text and #text or nil)
+    if not bytes then return nil end
+    local box = ffi.new('char[?]', bytes + 1)
+    if capi.leads() then ffi.copy(box, text, bytes) end
+    capi.lib.host_share(what, box, bytes)
+    return ffi.string(box, bytes)
+end
+
+-- Whether a signal has come since the last call, to any process.
+function capi.interrupted() return capi.any('a signal', ffi.C.ppl_host_interrupted()) end
+
 -- ---- values that cross
 
 capi.new = ffi.new

@@ -24,6 +24,9 @@ local optim = require 'ppl.optim'
 ppl.adamw, ppl.sgd = optim.adamw, optim.sgd
 -- ppl.trainer { model, loss, data, pipeline, optimizer, steps, ... }.
 ppl.trainer = require 'ppl.trainer'.new
+-- Which of the processes started by mpirun this is, from 0, and how many there are: every one runs the whole script.
+ppl.process = function() return require 'ppl.capi'.lib.host_process() end
+ppl.processes = function() return require 'ppl.capi'.lib.host_processes() end
 -- Seconds of a clock that only goes forward, for measuring.
 ppl.clock = function() return require 'ppl.capi'.lib.clock() end
 

@@ -1,5 +1,6 @@
 -- run_directory.lua - what a run leaves behind: config.yaml, metrics.jsonl, plan.csv, costs.json, summary.json,
--- trace.json and checkpoints/. Whole files appear under their names only when complete; metrics grow by whole lines.
+-- trace.json and checkpoints/. Whole files appear under their names only when complete; metrics grow by whole lines. Of
+-- several processes the first one writes.
 local capi = require 'ppl.capi'
 local config = require 'ppl.config'
 local fail = require 'ppl.fail'
@@ -30,7 +31,9 @@ local function free_path(name)
     return path
 end
 
-local function write(path, text) lib.write_file(path, text, #text) end
+local function write(path, text)
+    if capi.leads() then lib.write_file(path, text, #text) end
+end
 
 -- The values in force: the script's settings, so that --config takes the file again, and what the trainer made of them.
 local function values_of(trainer)
@@ -57,8 +60,11 @@ end
 
 -- Makes the directory of a trainer's run and writes what is known at its start. path: nil for runs/NAME.
 function directory.open(path, trainer)
-    if trainer.directory then return reopen(trainer) end
-    local self = setmetatable({ path = path or free_path(trainer.name), made_runs = not path and not exists('runs') }, Directory)
+    if trainer.directory and capi.leads() then return reopen(trainer) end
+    if trainer.directory then return setmetatable({ path = trainer.directory }, Directory) end
+    local self = setmetatable({ path = path or capi.same_text('the run directory', free_path(trainer.name)),
+        made_runs = not path and not exists('runs') }, Directory)
+    if not capi.leads() then return self end
     if path and exists(path .. '/metrics.jsonl') then fail('--run %s: holds a run already, want a new directory', path) end
     lib.make_directory(self.path .. '/checkpoints')
     write(self.path .. '/config.yaml', yaml.text(values_of(trainer)))
@@ -72,13 +78,16 @@ end
 -- One line of metrics.jsonl.
 function Directory:add(record, peak_bytes, eval_loss)
     self.kept = true
+    if not self.metrics then return end
     local line = { peak_bytes = peak_bytes, eval_loss = eval_loss }
     for _, key in ipairs { 'step', 'loss', 'lr', 'grad_norm', 'tokens_per_s', 'step_ms', 'bubble' } do line[key] = record[key] end
     local ok, words = self.metrics:write(json.text(line, METRICS), '\n')
     if not ok then fail('metrics: %s, want a file that can be written', words) end
 end
 
-function Directory:flush() self.metrics:flush() end
+function Directory:flush()
+    if self.metrics then self.metrics:flush() end
+end
 
 -- A checkpoint after so many steps; gives its path.
 function Directory:checkpoint(trainer)
@@ -101,7 +110,7 @@ end
 -- Takes back a directory in which no step was recorded, so that a run that failed at once leaves nothing.
 function Directory:discard()
     self:close()
-    if self.kept then return end
+    if self.kept or not capi.leads() then return end
     for _, name in ipairs { 'config.yaml', 'plan.csv', 'metrics.jsonl', 'checkpoints' } do os.remove(self.path .. '/' .. name) end
     os.remove(self.path) -- refuses a folder in which something else lies
     if self.made_runs then os.remove('runs') end

@@ -62,7 +62,11 @@ function methods:sample(prompt, n, options)
     local top_k = check.integer('sample: top_k', options.top_k, 0, nil, 40)
     local random = generator(check.seed('sample: seed', options.seed, 1) % 2 ^ 31)
     local weights = {}
-    for _, info in ipairs(self:parameter_list()) do weights[info.name] = self:tensor(info.name) end
+    for _, info in ipairs(self:parameter_list()) do
+        local weight = self:tensor(info.name) -- from the process that holds it
+        if capi.leads() then weights[info.name] = weight end
+    end
+    if not capi.leads() then return capi.same_text('a sample', nil) end
     local function parameter(path) return weights[path] end
     local tokens = { (prompt or '\n'):byte(1, -1) }
     if #tokens == 0 then tokens[1] = 10 end
@@ -76,7 +80,7 @@ function methods:sample(prompt, n, options)
         if options.each then options.each(text[i]) end
         if capi.lib.host_interrupted() then break end
     end
-    return (prompt or '\n') .. table.concat(text)
+    return capi.same_text('a sample', (prompt or '\n') .. table.concat(text))
 end
 
 return methods

@@ -70,6 +70,7 @@ function summary.train(trainer, options)
     if not result.interrupted then return 0 end
     capi.lib.host_interrupted()
     io.stdout:flush()
+    if not capi.leads() then return 1 end
     io.stderr:write(('ppl: interrupted after %d of %d steps\n'):format(result.steps, trainer.steps))
     return 1
 end

@@ -116,6 +116,12 @@ local function check_options(options)
     }
 end
 
+-- Cores by ranks. Of several processes on one machine each may use all cores (mpirun --bind-to none) or a share of its own.
+local function default_threads(ranks)
+    local own = math.ceil(ranks / lib.host_processes())
+    return capi.same_number('threads of a rank', math.max(1, math.floor(lib.host_cores() / own)))
+end
+
 -- A run that was only made shorter on the command line warms up for as long as it has steps. Both asked for, they must fit.
 local function fit_warmup(optimizer, steps)
     if config.is_overridden('steps', steps) and not config.is_overridden('warmup') then return optim.clamped(optimizer, steps) end
@@ -148,7 +154,7 @@ function trainer.new(options)
     for kind, fault in pairs { fail = self.faults.fail, stall = self.faults.stall } do
         check.integer(('trainer: faults.%s: rank'):format(kind), fault.rank, 0, self.schedule.ranks - 1)
     end
-    if p.threads == 0 then p.threads = math.max(1, math.floor(lib.cpu_cores() / self.schedule.ranks)) end
+    if p.threads == 0 then p.threads = default_threads(self.schedule.ranks) end
     if not self.eval_data and self.data.open_held_out then self.eval_data = self.data:held_out() end
     return self
 end

@@ -88,7 +88,7 @@ function methods:try_advance(n)
     end
     local ok, words, status = self:watched(function() return try.run_steps(run, n, done) end)
     local failed = not ok and status ~= 'stopped'
-    local stopped = lib.host_interrupted() or not ok and not failed
+    local stopped = capi.interrupted() or not ok and not failed
     return tonumber(done[0]), stopped, failed and words or nil
 end
 
@@ -134,7 +134,7 @@ function methods:try_evaluate(steps)
     local loss = capi.new('double[1]')
     local ok, words, status = self:watched(function() return try.run_evaluate(self:open(), self.eval_data:get(), steps, loss) end)
     if not ok and status ~= 'stopped' then fail('%s', words) end
-    local stopped = lib.host_interrupted() or not ok
+    local stopped = capi.interrupted() or not ok
     return ok and loss[0] or nil, stopped
 end
 

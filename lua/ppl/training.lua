@@ -31,7 +31,7 @@ end
 local function run_group(self, state, n)
     local begin, before = capi.lib.clock(), self:steps_done()
     local done, stopped, words = self:try_advance(n)
-    local seconds = (capi.lib.clock() - begin) / math.max(done, 1)
+    local seconds = capi.same_number('time of steps', (capi.lib.clock() - begin) / math.max(done, 1))
     state.peak_bytes = state.peak_bytes or self:total_memory()
     local now, eval_loss = self:steps_done(), nil
     local due = now == self.steps or (self.eval_every > 0 and now % self.eval_every == 0)
@@ -68,7 +68,8 @@ end
 
 -- What training gives, as far as it went. state: also first (the step it began with) and begin (its time).
 local function result_of(self, state, interrupted)
-    local seconds, done = capi.lib.clock() - state.begin, self:steps_done()
+    local seconds = capi.same_number('time of the training', capi.lib.clock() - state.begin)
+    local done = self:steps_done()
     return { steps = done, interrupted = interrupted, directory = state.directory.path, first_loss = state.first_loss,
         loss = state.last and state.last.loss, eval_loss = state.eval_loss, seconds = seconds,
         tokens_per_s = done > state.first and state.last.tokens * (done - state.first) / seconds or nil }

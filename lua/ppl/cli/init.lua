@@ -18,6 +18,7 @@ usage: ppl SCRIPT.lua [options]        run a script; if it returns a trainer, tr
        ppl plan WHAT [options]         compile and prove a schedule (a script, .lua, .csv or a name); draw or compare it
        ppl report RUN_DIR [RUN_DIR]    one HTML page of a run, or of two side by side
        ppl devices [options]           what this machine offers
+       mpirun -n 4 ppl SCRIPT.lua      the same over four processes, each with a share of the ranks (built by make MPI=1)
 
   --help       this text; after a script or a subcommand, its own
   --version    the version
@@ -47,6 +48,7 @@ function cli.main(arguments)
     end
     if first:match('%.lua$') then return script_run(arguments, false) end
     if COMMANDS[first] then
+        if not require 'ppl.capi'.leads() then return 0 end -- one process is enough
         table.remove(arguments, 1)
         return require(COMMANDS[first]).run(arguments)
     end

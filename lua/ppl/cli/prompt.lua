@@ -72,12 +72,15 @@ function Session:read(prefix)
         io.stdout:write(prefix)
         io.stdout:flush()
     end
-    return io.read '*l'
+    local line = nil
+    if capi.leads() then line = io.read '*l' end
+    return capi.same_text('a line of the prompt', line) -- every process runs what is written in the first
 end
 
 function Session:fault(words)
     self.failed = true
     io.stdout:flush()
+    if not capi.leads() then return end
     io.stderr:write(words, '\n')
     io.stderr:flush()
 end
