@@ -161,7 +161,7 @@ begun() { # waits until metrics have been written
 }
 killed() {
     rm -rf "$here/several"
-    over 2 --quiet --steps 1000000 &
+    over 2 --quiet --steps 1000000 --stall 8 &
     local job=$! status
     begun || return 1
     kill -KILL "$(processes | tail -n 1)"
