@@ -90,7 +90,7 @@ static ppl_graph *gpt(int32_t dtype, int32_t samples, double p, bool tied) {
     ppl_value x = apply(&b, PPL_OP_EMBEDDING, "tok", (ppl_value[]){tokens, wte}, 2, (ppl_attrs){0});
     x = dropout(&b, "drop", add(&b, "pos", x, wpe));
     ppl_value skip = x;
-    static char names[GPT_BLOCKS][16];
+    static _Thread_local char names[GPT_BLOCKS][16];
     for (int32_t i = 0; i < GPT_BLOCKS; i++) {
         snprintf(names[i], sizeof names[i], "block%d", i);
         begin(&b, names[i], 1);
