@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct offer { // a value sent or asked for, until both are there
-    struct offer *next;
+typedef struct offer {          // a value sent or asked for, until both are there
+    struct offer *next, *older; // older: of all that were ever made
     int32_t from, to;
     int64_t tag;
     const void *data;
@@ -24,7 +24,7 @@ typedef struct letter {
 
 struct test_net {
     pthread_mutex_t lock;
-    offer *offers;
+    offer *offers, *newest;
     letter *first[16], **last[16];
 };
 
@@ -43,6 +43,8 @@ static ppl_status offer_make(end *e, offer o, ppl_wire_request *out) {
     offer *mine = malloc(sizeof *mine);
     *mine = o;
     pthread_mutex_lock(&e->net->lock);
+    mine->older = e->net->newest;
+    e->net->newest = mine;
     offer **at = &e->net->offers;
     for (; *at; at = &(*at)->next) {
         offer *other = *at;
@@ -78,9 +80,7 @@ static ppl_status wire_test(void *self, ppl_wire_request *r) {
     pthread_mutex_lock(&e->net->lock);
     bool done = o->done;
     pthread_mutex_unlock(&e->net->lock);
-    if (!done) return PPL_OK;
-    free(o);
-    r->active = false;
+    if (done) r->active = false;
     return PPL_OK;
 }
 
@@ -96,7 +96,6 @@ static ppl_status wire_cancel(void *self, ppl_wire_request *r, bool *gone) {
         break;
     }
     pthread_mutex_unlock(&e->net->lock);
-    free(o);
     r->active = false;
     return PPL_OK;
 }
@@ -191,8 +190,8 @@ void test_net_run(int32_t processes, test_process main_of, void *self) {
             next = l->next;
             free(l);
         }
-    for (offer *o = net.offers, *next; o; o = next) {
-        next = o->next;
+    for (offer *o = net.newest, *next; o; o = next) { // here, as a run that failed asks after none of them
+        next = o->older;
         free(o);
     }
     pthread_mutex_destroy(&net.lock);
