@@ -5,8 +5,12 @@ local nearest = require 'ppl.nearest'
 
 local check = {}
 
+-- A value as messages show it: texts quoted, what has no words of its own by its type alone.
 local function show(value)
-    return type(value) == 'string' and ('%q'):format(value) or tostring(value)
+    local kind = type(value)
+    if kind == 'string' then return ('%q'):format(value) end
+    if (kind == 'table' or kind == 'function') and not (getmetatable(value) or {}).__tostring then return 'a ' .. kind end
+    return tostring(value)
 end
 check.show = show
 

@@ -304,10 +304,16 @@ function greedy.new(description)
     for key, value in pairs(description) do copy[key] = value end
     if memory ~= nil then
         if type(memory) ~= 'function' then check.integer(where .. ': memory', memory, 1) end
+        local line = fail.begin_of(memory)
+        local about = line and ('%s (%s)'):format(where, line) or where
         local function of_rank(p, m, rank, o)
             if type(memory) ~= 'function' then return memory end
-            return check.integer(('%s: memory of rank %d'):format(where, rank), memory(p, m, rank, o), 1)
+            local at = ('%s: memory of rank %d'):format(about, rank)
+            if not line then return check.integer(at, memory(p, m, rank, o), 1) end
+            local most = actions.bounded('a memory that is found faster', function() return at end, p, m, memory, p, m, rank, o)
+            return check.integer(at, most, 1)
         end
+        copy.line = line
         copy.memory = function(p, m, rank, o) return of_rank(p, m, rank, o), 'at most' end
         copy.max_live = function(p, m, o)
             local most = 1

@@ -23,6 +23,28 @@ local function check_count(where, value)
     if type(value) ~= 'function' then check.integer(where, value, 1) end
 end
 
+-- A function, or nil.
+local function check_formula(where, value, arguments)
+    if value ~= nil and type(value) ~= 'function' then
+        fail('%s: is %s, want a function (%s)', where, check.show(value), arguments)
+    end
+end
+
+-- Calls f, which runs what a script gave as the field `field`, within the instructions of so many stages and microbatches: its
+-- first two results. about: the schedule.
+local function within(about, field, stages, microbatches, f, ...)
+    local first, second
+    actions.bounded(('a %s that is found faster'):format(field), function() return ('%s: %s'):format(about, field) end, stages,
+        microbatches, function(...) first, second = f(...) end, ...)
+    return first, second
+end
+
+-- The same of the field's own function; the library's end, and may call a script's within bounds of their own.
+local function ask(about, field, stages, microbatches, f, ...)
+    if not fail.begin_of(f) then return f(...) end
+    return within(about, field, stages, microbatches, f, ...)
+end
+
 -- Defaults of options: whole numbers, each from 1 (from its default where that is less).
 local function check_defaults(where, defaults)
     for name, value in pairs(check.table(where, defaults, {})) do
@@ -39,9 +61,9 @@ local function options_of(where, self, values)
     for name, default in pairs(self.defaults) do
         options[name] = check.integer(('%s: %s'):format(where, name), values[name], math.min(default, 1), 1024, default)
     end
-    local chunks = self.stages_each or options.chunks
-    if type(chunks) == 'function' then chunks = chunks(options) end
-    options.chunks = check.integer(where .. ': chunks', chunks, 1, 1024, 1)
+    local chunks = self.stages_each or options.chunks or 1
+    if type(chunks) == 'function' then chunks = ask(where, 'chunks', 1, 1, chunks, options) end
+    options.chunks = check.integer(where .. ': chunks', chunks, 1, 1024)
     return options
 end
 
@@ -74,6 +96,11 @@ function schedule.new(where, description, build)
     self.placement = placement.check(where, self.placement)
     if self.max_live ~= nil then check_count(where .. ': max_live', self.max_live) end
     if self.least_microbatches ~= nil then check_count(where .. ': least_microbatches', self.least_microbatches) end
+    check_formula(where .. ': bubble', self.bubble, 'ranks, microbatches, costs, options')
+    check_formula(where .. ': span', self.span, 'ranks, microbatches, costs, options')
+    check_formula(where .. ': memory', self.memory, 'ranks, microbatches, rank, options')
+    check.text(where .. ': doc', self.doc, '')
+    check.text(where .. ': paper', self.paper, '')
     return setmetatable(self, Schedule)
 end
 
@@ -104,25 +131,32 @@ function Schedule:label()
     return self.name .. (parts[1] and ':' .. table.concat(parts, ',') or '')
 end
 
+-- "schedule mine (mine.lua:3)": its name, and where it stands unless it is the library's own.
+local function about_of(self)
+    local line = fail.begin_of(self.build and self.priority or self.rank) or self.line
+    return ('schedule %s%s'):format(self:label(), line and (' (%s)'):format(line) or '')
+end
+
 -- What a formula ('bubble', 'span', 'memory') says: a number and '=' or 'at most'; nil where it says nothing.
 -- of: costs = { f, i, w } of a stage, or the rank for 'memory'.
 function Schedule:formula(name, ranks, microbatches, of)
     if not self[name] then return nil end
-    local value, bound = self[name](ranks, microbatches, of, self.options)
-    return value, value and (bound or '=')
-end
-
--- "schedule mine (mine.lua:3)": its name, and where it stands unless it is the library's own.
-local function about_of(self)
-    local line = fail.begin_of(self.build and self.priority or self.rank)
-    return ('schedule %s%s'):format(self:label(), line and (' (%s)'):format(line) or '')
+    local about = about_of(self)
+    local value, bound = ask(about, name, ranks * self.chunks, microbatches, self[name], ranks, microbatches, of, self.options)
+    if value == nil then return nil end
+    about = ('%s: %s'):format(about, name)
+    return check.number(about, value, 0), check.name(about .. ': the second value', bound, { '=', 'at most' }, '=')
 end
 
 -- A field that is a number or a function of (ranks, microbatches, options), as a whole number from 1; nil where there is none.
 local function count(self, field, ranks, microbatches)
     local value = self[field]
-    if type(value) == 'function' then value = value(ranks, microbatches, self.options) end
-    return value ~= nil and check.integer(('%s: %s'):format(about_of(self), field), value, 1) or nil
+    if value == nil then return nil end
+    local about = about_of(self)
+    if type(value) == 'function' then
+        value = ask(about, field, ranks * self.chunks, microbatches, value, ranks, microbatches, self.options)
+    end
+    return value ~= nil and check.integer(('%s: %s'):format(about, field), value, 1) or nil
 end
 
 -- ---- what compiling gives
@@ -217,7 +251,7 @@ end
 
 -- Hands each rank's list to the engine.
 local function add_actions(self, where, handle, shape)
-    local lists, kinds = self.build and self.build(self, where, shape), {}
+    local lists, kinds = self.build and self.build(self, about_of(self), shape), {}
     for _, kind in ipairs { 'F', 'B', 'I', 'W' } do kinds[kind] = capi.const['PPL_' .. kind] end
     for rank = 0, shape.ranks - 1 do
         local list = lists and lists[rank + 1]
@@ -240,7 +274,7 @@ function schedule.compile(description, options)
     local least = count(description, 'least_microbatches', ranks, m)
     if least and m < least then fail('%s: %d microbatches on %d ranks, want %d at least', about, m, ranks, least) end
     local shape = { ranks = ranks, stages = stages, microbatches = m, options = description.options,
-        stage_rank = placement.ranks(about, description.placement, ranks, stages) }
+        stage_rank = within(about, 'placement', stages, m, placement.ranks, about, description.placement, ranks, stages) }
     local out = capi.new('ppl_schedule *[1]')
     lib.schedule_open(description:label(), ranks, stages, capi.array('int32_t', shape.stage_rank), m, out)
     local handle = capi.handle('schedule', out[0], 'schedule_close')

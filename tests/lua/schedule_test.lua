@@ -134,4 +134,39 @@ return function(T)
         T.fails(function() schedules.find '1f1c' end, 'nearest: 1f1b')
         T.fails(function() schedules.compile('1f1b', { stages = 4, ranks = 2, microbatches = 2 }) end, '4 stages on 2 ranks')
     end)
+    T.case('schedule: every field that is a function is bounded, and its faults are named', function()
+        local function forever() while true do end end
+        local function bare() error({}) end
+        for _, field in ipairs { 'placement', 'max_live', 'least_microbatches' } do
+            T.fails(function() compile(gpipe, 1, 1, { [field] = forever }) end, 'schedule test (', field .. ': is still running', 'found faster')
+            T.fails(function() compile(gpipe, 1, 1, { [field] = bare }) end, 'schedule_test.lua', field .. ': an error that is a table')
+            T.fails(function() compile(gpipe, 1, 1, { [field] = function(p) return p.x end }) end, 'schedule_test.lua', 'schedule test (',
+                field .. ': attempt to index')
+        end
+        T.fails(function() compile(gpipe, 1, 1, { chunks = forever }) end, 'schedule test: chunks: is still running')
+        T.fails(function() compile(gpipe, 1, 1, { chunks = function() end }) end, 'schedule test: chunks: is nil, want')
+        for _, name in ipairs { 'bubble', 'span', 'memory' } do
+            local function formula(f)
+                local description = ppl.schedule { name = 'test', rank = gpipe, [name] = f }
+                return description:formula(name, 2, 2, name == 'memory' and 0 or { f = 1, i = 1, w = 1 })
+            end
+            T.fails(function() formula(3) end, 'schedule test: ' .. name .. ': is 3, want a function (ranks')
+            T.fails(function() formula(forever) end, name .. ': is still running', 'found faster')
+            T.fails(function() formula(bare) end, name .. ': an error that is a table')
+            for _, wrong in ipairs { 'a', {}, 0 / 0, -1, false } do
+                T.fails(function() formula(function() return wrong end) end, 'schedule test (', name .. ': is ', 'want a number of 0 or more')
+            end
+            T.fails(function() formula(function() return 1, 'about' end) end, name .. ': the second value: is "about"', 'at most')
+            T.equal({ formula(function() return 1 end) }, { 1, '=' })
+            T.equal({ formula(function() return 1, 'at most' end) }, { 1, 'at most' })
+            T.equal({ formula(function() end) }, {})
+        end
+        for _, field in ipairs { 'doc', 'paper' } do
+            T.fails(function() compile(gpipe, 1, 1, { [field] = {} }) end, 'schedule test: ' .. field .. ': is a table, want a text')
+        end
+        for _, memory in ipairs { forever, bare, function() return 'a' end } do
+            local description = ppl.schedule.greedy { name = 'test', priority = 'B>F', memory = memory }
+            T.fails(function() schedule.compile(description, { ranks = 1, microbatches = 1 }) end, 'schedule_test.lua', 'memory of rank 0: ')
+        end
+    end)
 end
