@@ -138,7 +138,8 @@ return function(T)
         local function forever() while true do end end
         local function bare() error({}) end
         for _, field in ipairs { 'placement', 'max_live', 'least_microbatches' } do
-            T.fails(function() compile(gpipe, 1, 1, { [field] = forever }) end, 'schedule test (', field .. ': is still running', 'found faster')
+            T.fails(function() compile(gpipe, 1, 1, { [field] = forever }) end, 'schedule test (',
+                field .. ': is still running', 'found faster')
             T.fails(function() compile(gpipe, 1, 1, { [field] = bare }) end, 'schedule_test.lua', field .. ': an error that is a table')
             T.fails(function() compile(gpipe, 1, 1, { [field] = function(p) return p.x end }) end, 'schedule_test.lua', 'schedule test (',
                 field .. ': attempt to index')
@@ -154,7 +155,8 @@ return function(T)
             T.fails(function() formula(forever) end, name .. ': is still running', 'found faster')
             T.fails(function() formula(bare) end, name .. ': an error that is a table')
             for _, wrong in ipairs { 'a', {}, 0 / 0, -1, false } do
-                T.fails(function() formula(function() return wrong end) end, 'schedule test (', name .. ': is ', 'want a number of 0 or more')
+                T.fails(function() formula(function() return wrong end) end, 'schedule test (',
+                    name .. ': is ', 'want a number of 0 or more')
             end
             T.fails(function() formula(function() return 1, 'about' end) end, name .. ': the second value: is "about"', 'at most')
             T.equal({ formula(function() return 1 end) }, { 1, '=' })
@@ -166,7 +168,8 @@ return function(T)
         end
         for _, memory in ipairs { forever, bare, function() return 'a' end } do
             local description = ppl.schedule.greedy { name = 'test', priority = 'B>F', memory = memory }
-            T.fails(function() schedule.compile(description, { ranks = 1, microbatches = 1 }) end, 'schedule_test.lua', 'memory of rank 0: ')
+            T.fails(function() schedule.compile(description, { ranks = 1, microbatches = 1 }) end,
+                'schedule_test.lua', 'memory of rank 0: ')
         end
     end)
 end
