@@ -81,14 +81,28 @@ local function complete(value, said)
     return value
 end
 
+-- Jitter and seed as the simulator takes them.
+local function check_luck(value)
+    if value.jitter and value.jitter >= 1 then fail.usage('--costs: jitter is %s, want a part, 0 to 0.999999', value.jitter) end
+    if value.seed and (value.seed % 1 ~= 0 or value.seed > 2 ^ 53) then
+        fail.usage('--costs: seed is %s, want a whole number of 0 to %.0f', value.seed, 2 ^ 53)
+    end
+end
+
 local function is_file(text) return text:match('%.json$') or text:match('%.ya?ml$') or text ~= '' and not text:find('=', 1, true) end
 
 local function read_costs(text, said)
-    if not is_file(text) then return complete(entries('--costs', text, COSTS, WANT_COSTS, said), said) end
-    local file = io.open(text, 'rb')
-    local readable = file and file:read(0)
-    if file then file:close() end
-    if not readable then fail.usage('--costs: %s cannot be read, want a run\'s costs.json, or %s', text, WANT_COSTS) end
+    if not is_file(text) then
+        local value = complete(entries('--costs', text, COSTS, WANT_COSTS, said), said)
+        check_luck(value)
+        return value
+    end
+    local file, why = io.open(text, 'rb'), nil
+    if file then
+        why = select(2, file:read(0)) -- a folder's; nil at the end of an empty file
+        file:close()
+    end
+    if not file or why then fail.usage('--costs: %s cannot be read, want %s', text, WANT_COSTS) end
     said.timed, said.by = true, text
     return costs_of.read_file(text)
 end
@@ -111,6 +125,7 @@ end
 -- the stages, and whether times are seconds.
 function text_of.read(values)
     local said = {}
+    if values.costs and not values.costs:find('[^%s,]') then fail.usage('--costs: is empty, want %s', WANT_COSTS) end
     local costs = read_costs(values.costs or '', said)
     if values.link then
         local link = read_link('--link', values.link, said)
@@ -129,6 +144,18 @@ function text_of.read(values)
         if not costs.bytes then fail.usage('--bytes: is %s, want a size, as in 4MB', values.bytes) end
     end
     return costs, said.timed or false
+end
+
+-- Refuses lists of another length than there are stages. text: what --costs says.
+function text_of.need_stages(text, costs, stages)
+    if is_file(text or '') then return end
+    for _, key in ipairs { 'f', 'i', 'w' } do
+        local list = costs[key]
+        if type(list) == 'table' and #list ~= stages then
+            local name = key ~= 'f' and text:find('[Bb]%s*=') and 'B' or key:upper()
+            fail.usage('--costs: %s has %d costs, want %d, one a stage', name, #list, stages)
+        end
+    end
 end
 
 -- Refuses a bandwidth for a schedule without a model, where nobody says how much crosses.

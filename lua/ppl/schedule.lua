@@ -5,6 +5,7 @@ local actions = require 'ppl.actions'
 local capi = require 'ppl.capi'
 local check = require 'ppl.check'
 local fail = require 'ppl.fail'
+local nearest = require 'ppl.nearest'
 local placement = require 'ppl.placement'
 local timeline = require 'ppl.timeline'
 
@@ -56,7 +57,13 @@ end
 
 -- The options in force, chunks among them.
 local function options_of(where, self, values)
-    check.keys(where, values, self.defaults)
+    for key in pairs(values) do
+        local known = nearest.keys(self.defaults)
+        if self.defaults[key] == nil then
+            fail('%s: unknown option %s%s, want %s', where, check.show(key), nearest.hint(tostring(key), known),
+                known[1] and 'one of ' .. table.concat(known, ', ') or 'none')
+        end
+    end
     local options = {}
     for name, default in pairs(self.defaults) do
         options[name] = check.integer(('%s: %s'):format(where, name), values[name], math.min(default, 1), 1024, default)

@@ -188,6 +188,22 @@ local function files(T)
             ['plan --compare ,'] = { 2, 'names no schedule' },
             ['plan --compare 1f1b --tasks'] = { 2, '--tasks: is for one schedule' },
             ['plan --compare mine.lua --nothing'] = { 2, '--nothing: unknown option' },
+            ['plan 1f1b --output /nowhere/x --csv /nowhere/x'] = { 2, '--csv: /nowhere/x is the file of --output, want another' },
+            ['plan 1f1b --csv /nowhere/x --trace /nowhere/x'] = { 2, '--trace: /nowhere/x is the file of --csv, want another' },
+            ["plan 1f1b --trace ''"] = { 2, '--trace: is empty, want the name of a file' },
+            ["plan --compare 1f1b --output ''"] = { 2, '--output: is empty, want the name of a file' },
+            ['plan 1f1b --tasks --json'] = { 2, '--tasks: is for --format table, and the format is json' },
+            ["plan 1f1b --ranks ''"] = { 2, '--ranks: is empty, want a whole number' },
+            ["plan 1f1b --costs ''"] = { 2, '--costs: is empty, want F=1' },
+            ['plan 1f1b --costs F=1:2'] = { 2, '--costs: F has 2 costs, want 4, one a stage' },
+            ['plan 1f1b --costs F=1,B=1:2'] = { 2, '--costs: B has 2 costs, want 4, one a stage' },
+            ['plan 1f1b --costs jitter=1'] = { 2, '--costs: jitter is 1, want a part' },
+            ['plan 1f1b --costs seed=1.5'] = { 2, '--costs: seed is 1.5, want a whole number' },
+            ['plan 1f1b --costs ' .. T.temporary('', '.json')] = { 1, 'has no stages, want the costs.json of a run' },
+            ['plan gpipe:chunks=2'] = { 2, 'schedule gpipe: unknown option "chunks", want none' },
+            ['plan interleaved:chunk=2'] = { 2, 'unknown option "chunk" (nearest: chunks), want one of chunks' },
+            ['plan interleaved:chunks'] = { 2, 'schedule interleaved: "chunks" is no option, want name=number' },
+            ['plan interleaved:'] = { 2, 'schedule interleaved: "" is no option' },
         } do
             local out, status, words = T.run(arguments)
             T.equal({ out, status }, { '', want[1] }, arguments)

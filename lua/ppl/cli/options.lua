@@ -79,7 +79,7 @@ end
 function options.integer(name, text, low, high)
     local n = tonumber(text)
     if not n or n % 1 ~= 0 or n < low or n > high then
-        fail.usage('%s: is %s, want a whole number of %d to %d', name, text, low, high)
+        fail.usage('%s: is %s, want a whole number of %d to %d', name, text == '' and 'empty' or text, low, high)
     end
     return n
 end

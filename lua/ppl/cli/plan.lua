@@ -176,12 +176,26 @@ local function text_of(format, compiled, figures, shown)
     return table.concat(parts, '\n')
 end
 
+-- Refuses files that would overwrite each other, files without a name, and task lists where no table is printed.
+local function check_files(values, format)
+    local said = {}
+    for _, name in ipairs { 'output', 'csv', 'trace' } do
+        local path = values[name]
+        if path == '' then fail.usage('--%s: is empty, want the name of a file', name) end
+        if path and said[path] then fail.usage('--%s: %s is the file of --%s, want another', name, path, said[path]) end
+        if path then said[path] = name end
+    end
+    if values.tasks and format ~= 'table' then fail.usage('--tasks: is for --format table, and the format is %s', format) end
+end
+
 local function run_one(what, values, format, steps)
     if values.messages and not values.csv and format ~= 'csv' then
         fail.usage('--messages: is for CSV, want --format csv or --csv FILE beside it')
     end
+    check_files(values, format)
     local costs, timed = costs_text.read(values)
     local compiled, trainer = compile(what, values)
+    costs_text.need_stages(values.costs, costs, compiled.stages)
     local where, own = timed and values.costs or '--costs', nil
     if trainer then
         costs, own = costs_of_trainer(trainer, what, costs, values)
@@ -205,6 +219,7 @@ local function run_compare(list, values, format, steps)
     for _, name in ipairs { 'csv', 'messages', 'trace', 'tasks', 'config', 'set' } do
         if values[name] then fail.usage('--%s: is for one schedule, want none with --compare', name) end
     end
+    check_files(values, 'table')
     if #list == 0 then fail.usage('--compare: names no schedule, want some, as in gpipe,1f1b,zb-h1') end
     local costs, timed = costs_text.read(values)
     costs_text.need_bytes(costs)

@@ -37,7 +37,13 @@ schedules.from_file = from_file
 -- 'interleaved:chunks=3' -> 'interleaved', { chunks = 3 }; a text without options as it is, nil.
 function schedules.parse(text)
     local name, rest = text:match('^(.-):%s*([%w_-]+%s*=.*)$')
-    if not name then return text, nil end
+    if not name then
+        local front, behind = text:match('^(.-):(.*)$')
+        if front and (BUILT_IN[front] or front:match('%.lua$') or front:match('%.csv$')) then
+            fail('schedule %s: %s is no option, want name=number', front, check.show(behind))
+        end
+        return text, nil
+    end
     local values = {}
     for entry in (rest .. ','):gmatch('(.-),') do
         local key, value = entry:match('^%s*([%w_-]+)%s*=%s*(%-?%d+)%s*$')
