@@ -49,6 +49,24 @@ fail:
     return st;
 }
 
+// Refuses bytes that are no text by their number: printed, they would be invisible or an order to a terminal.
+static ppl_status check_text(const ppl_csv *c, const char *data, size_t size) {
+    int32_t row = 1;
+    if (size >= 3 && memcmp(data, "\xef\xbb\xbf", 3) == 0)
+        return ppl_fail(PPL_ERR_IO, "%s:1: begins with a byte order mark, want plain text", c->path);
+    for (size_t at = 0; at < size; at++) {
+        unsigned char byte = (unsigned char)data[at];
+        if (byte == '\n') row++;
+        bool line_end = byte == '\n' || (byte == '\r' && at + 1 < size && data[at + 1] == '\n');
+        if (byte == '\r' && !line_end)
+            return ppl_fail(PPL_ERR_IO, "%s:%d: a CR stands without an LF, want lines that end with LF or CRLF",
+                            c->path, row);
+        if (!line_end && byte != '\t' && (byte < 0x20 || byte >= 0x7f))
+            return ppl_fail(PPL_ERR_IO, "%s:%d: has byte 0x%02x, want plain text", c->path, row, byte);
+    }
+    return PPL_OK;
+}
+
 static ppl_status add_word(ppl_csv *c, int32_t cell, int32_t overlap, const char *text, size_t length) {
     ppl_csv_word w = {.row = c->rows, .cell = cell, .overlap = overlap};
     if (ppl_word_parse(text, length, &w.word) != PPL_OK)
@@ -210,6 +228,7 @@ ppl_status ppl_schedule_read(const char *path, ppl_schedule **out) {
     size_t size;
     ppl_schedule_unmark();
     ppl_status st = read_file(path, &data, &size);
+    if (st == PPL_OK) st = check_text(&c, data, size);
     if (st == PPL_OK) st = parse_file(&c, data, size);
     if (st == PPL_OK) st = settle_dialect(&c);
     if (st == PPL_OK) st = build(&c, &s);
