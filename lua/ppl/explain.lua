@@ -90,8 +90,10 @@ local function advise(self, rows, costs, sims)
             if time > costs.f[slow] + costs.i[slow] + costs.w[slow] then slow = s end
             if time < costs.f[fast] + costs.i[fast] + costs.w[fast] then fast = s end
         end
-        add(rows.imbalance.seconds, 'an even cut: layers moved from stage %d, the slowest, towards stage %d, the fastest (pipeline.cut)',
-            slow - 1, fast - 1)
+        local change = self:stage_stats()[slow].layers > 1
+            and 'an even cut: layers moved from stage %d, the slowest, towards stage %d, the fastest (pipeline.cut)'
+            or 'stage %d, the slowest, is one layer, which no cut divides: two layers in its place, or a cheaper one'
+        add(rows.imbalance.seconds, change, slow - 1, fast - 1)
     end
     add(rows.links.seconds, 'fewer or smaller values over links: fewer stages, or a cut where less crosses')
     if rows.small then

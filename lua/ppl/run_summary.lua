@@ -16,6 +16,7 @@
 local capi = require 'ppl.capi'
 local costs_of = require 'ppl.costs'
 local json = require 'ppl.json'
+local trainer_tables = require 'ppl.trainer_tables'
 
 local lib = capi.lib
 local summary = {}
@@ -40,14 +41,12 @@ local function stages_of(trainer, run)
     return list
 end
 
-local MEMORIES = { 'parameters', 'gradients', 'optimizer', 'packed', 'activations', 'pending', 'edges', 'workspace', 'other' }
-
 local function ranks_of(trainer, run)
     local list, raw = {}, capi.new('ppl_rank_stats')
     for rank = 0, trainer.schedule.ranks - 1 do
         lib.run_rank_stats(run, rank, raw)
         local memory = {}
-        for i, name in ipairs(MEMORIES) do memory[name] = tonumber(raw.memory[i - 1]) end
+        for i, name in ipairs(trainer_tables.memory_kinds) do memory[name] = tonumber(raw.memory[i - 1]) end
         list[rank + 1] = { rank = rank, busy_ms = milliseconds(raw.busy), wait_ms = milliseconds(raw.wait), waits_for = raw.waits_for,
             span_idle_ms = milliseconds(raw.span_idle), iteration_ms = milliseconds(raw.iteration),
             peak_activations = raw.peak_live, planned_activations = raw.planned_live, memory = memory }

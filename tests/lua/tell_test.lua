@@ -66,6 +66,10 @@ return function(T)
         texts[#texts + 1] = '== compare'
         texts[#texts + 1] = shape(run:compare('gpipe'))
         T.golden('tell', table.concat(texts, '\n'))
+        local summary, kinds = require 'ppl.run_summary'.of(run, { steps = 3 }), require 'ppl.trainer_tables'.memory_kinds
+        for i, row in ipairs(run:memory().rows) do -- a report shows the same bytes
+            for _, kind in ipairs(kinds) do T.equal(summary.rank[i].memory[kind], row[kind], ('rank %d: %s'):format(row.rank, kind)) end
+        end
         run:close()
     end)
 
@@ -137,6 +141,12 @@ return function(T)
         T.truthy(by.bubble > 0.015 and by.imbalance > 0.015 and by.optimizer > 0.0008, tostring(result))
         T.truthy(tostring(result):find('from stage 2, the slowest', 1, true), tostring(result))
         T.fails(function() run:explain { mesure = true } end, 'nearest: measure')
+        run:close()
+        run = emulated(T, '1f1b', { f = { 0.002, 0.002, 0.006, 0.002 }, i = 0.002, w = 0.002 },
+            { model = nn.gpt { layers = 4, dim = 16, heads = 2, context = 16 } }) -- stages of 2, 1, 1 and 2 layers
+        run:step(2)
+        local words = tostring(run:explain())
+        T.truthy(words:find('stage 2, the slowest, is one layer', 1, true) and not words:find('an even cut', 1, true), words)
         run:close()
         run = make(T)
         run:step(2)

@@ -4,7 +4,7 @@
 const GROUPS = [
     [ 'm1', 'weights', [ 'parameters', 'packed' ] ], [ 'm2', 'optimizer', [ 'optimizer' ] ],
     [ 'm3', 'activations', [ 'activations', 'pending' ] ], [ 'm4', 'gradients', [ 'gradients' ] ],
-    [ 'm5', 'edges, workspace, other', [ 'edges', 'workspace', 'other' ] ]
+    [ 'm5', 'edges, workspace, other', [ 'edges', 'links', 'workspace', 'other' ] ]
 ];
 const MOST = 16; // ranks with a picture of their own
 const total = r => d3.sum(Object.values(r.memory));
