@@ -62,7 +62,7 @@ local function number(x) return x % 1 == 0 and math.abs(x) < 1e6 and ('%d'):form
 
 local function row(list, first, count)
     local words = {}
-    for i = 1, math.min(count, PRINT_COLUMNS) do words[i] = ('%11s'):format(number(list[first + i])) end
+    for i = 1, math.min(count, PRINT_COLUMNS) do words[i] = (' %11s'):format(number(list[first + i])) end
     if count > PRINT_COLUMNS then words[#words + 1] = ' ...' end
     return table.concat(words)
 end

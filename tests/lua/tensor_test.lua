@@ -5,6 +5,10 @@ local eager = require 'ppl.eager'
 local DEVICES = { 'reference', 'cpu' }
 
 return function(T)
+    T.case('tensor: printed numbers never touch', function()
+        local words = tostring(ppl.tensor({ { 0.015643, -4.2788e-05, -1.2346e-05 } }, {}))
+        T.truthy(words:find('0.015643%s+%-4.2788e%-05%s+%-1.2346e%-05'), words)
+    end)
     for _, device in ipairs(DEVICES) do
         local function tensor(data, options)
             local all = { device = device }
