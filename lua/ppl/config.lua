@@ -173,7 +173,8 @@ local function full_name(option, values)
     local known = {}
     for i, name in ipairs(names) do known[i] = name:match('[^.]+$') end
     for _, name in ipairs(config.command_options or {}) do known[#known + 1] = name end
-    return fail.usage('--%s: unknown option%s; --help lists them', option, nearest.hint(option, known))
+    local close = nearest.find(option, known)
+    return fail.usage('--%s: unknown option%s; --help lists them', option, close and (' (nearest: --%s)'):format(close) or '')
 end
 
 -- The setting of a script option and its default, for the command line: does it take a value?

@@ -22,7 +22,7 @@ function nearest.distance(a, b)
 end
 
 -- The closest of `names`, the first in the alphabet among equals; nil if none is close enough to be meant: a third of the
--- longer one's letters (one at least) may differ, or one is the beginning of the other.
+-- longer one's letters (one at least, not all) may differ, or one is the beginning of the other.
 function nearest.find(name, names)
     local sorted = {}
     for i, n in ipairs(names) do sorted[i] = n end
@@ -32,7 +32,8 @@ function nearest.find(name, names)
         local distance = nearest.distance(name:lower(), candidate:lower())
         if not best_distance or distance < best_distance then best, best_distance = candidate, distance end
     end
-    if best and best_distance <= math.max(1, math.floor(math.max(#best, #name) / 3)) then
+    local longer = best and math.max(#best, #name)
+    if best and best_distance <= math.max(1, math.floor(longer / 3)) and best_distance < longer then
         return best
     end
     for _, candidate in ipairs(sorted) do

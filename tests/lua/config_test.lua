@@ -53,7 +53,7 @@ return function(T)
         local f = file 'steps: 3\nmodel:\n  dim: 8\n  layer: 4\n'
         T.fails(function() declare(f) end, f.path .. ':4', 'unknown key model.layer', 'nearest: layers')
         T.fails(function() declare(set 'model.lairs=1') end, 'unknown key model.lairs', 'nearest: model.layers')
-        T.fails(function() declare(option('layrs', '1')) end, '--layrs', 'nearest: layers')
+        T.fails(function() declare(option('layrs', '1')) end, '--layrs', 'nearest: --layers')
         T.fails(function() declare(set 'modle.layers=1') end, 'unknown key modle.layers')
         T.fails(function() declare(set 'steps.x=1') end, 'unknown key steps.x')
     end)
