@@ -54,10 +54,32 @@ local function speaks(err)
     return err.message or err.helped or err.skip or meta and meta.__tostring
 end
 
+-- The words of a misuse that the language itself found, or nil: a trainer's method called with a dot, whose first argument then
+-- stands for the trainer; a method that is misspelt.
+local function misuse(err)
+    local trainer = package.loaded['ppl.trainer']
+    if type(trainer) ~= 'table' then return nil end
+    for level = 3, 250 do
+        local frame = debug.getinfo(level, 'Sf')
+        if not frame then break end
+        local first, value = debug.getlocal(level, 1)
+        if first == 'self' and frame.source:sub(1, #LIBRARY) == LIBRARY and not trainer.is(value) then
+            for name, method in pairs(trainer.methods) do
+                if method == frame.func then return ('%s%s: called with a dot, want run:%s(...)'):format(position(), name, name) end
+            end
+        end
+    end
+    local own = err:sub(1, #LIBRARY - 1) == LIBRARY:sub(2)
+    local name = not own and err:match "attempt to call method '([%w_]+)' %(a nil value%)$"
+    local close = name and package.loaded['ppl.nearest'].find(name, package.loaded['ppl.nearest'].keys(trainer.methods))
+    return close and ('%s (nearest of a trainer: %s)'):format(err, close) or nil
+end
+
 -- For xpcall where an error is thrown on: the library's own faults keep the stack they came from, and an error that has no
--- words gets the place where it was raised.
+-- words gets the place where it was raised; a trainer's method that was called wrongly is named.
 function fail.keep_stack(err)
     if type(err) == 'string' then
+        err = misuse(err) or err
         if err:sub(1, #LIBRARY - 1) == LIBRARY:sub(2) then return debug.traceback(err, 2) end
         return err
     end

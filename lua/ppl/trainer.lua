@@ -175,16 +175,16 @@ trainer.methods = Trainer
 
 -- run:train(): all steps to the last, with progress, metrics, evaluation, checkpoints and the run directory. Ctrl-C stops it
 -- after the current step. Gives { steps, first_loss, loss, eval_loss, interrupted, directory, checkpoint, seconds, tokens_per_s }.
-function Trainer:train() return require 'ppl.training'.run(self) end
+function Trainer:train() return (require 'ppl.training'.run(self)) end -- no tail call: fail.lua looks for this frame
 
 -- run:graph(): the engine's listing of the traced graph, a text.
 function Trainer:graph() return self.trace:listing() end
 
 function Trainer:__tostring()
     local s = self.schedule
-    return ('trainer %s: %d layers on %d stages, %d ranks, schedule %s, %d microbatches of %d samples, %s, step %d of %d'):format(
+    return ('trainer %s: %d layers on %d stages, %d ranks, schedule %s, %d microbatches of %d samples, %s, step %d of %d%s'):format(
         self.name, #self.trace.layer_names, s.stages, s.ranks, s.name, s.microbatches, self.batch / s.microbatches, self.dtype,
-        self:steps_done(), self.steps)
+        self:steps_done(), self.steps, self.closed and ', closed' or '')
 end
 
 return trainer

@@ -113,6 +113,6 @@ end
 -- links, to the optimizer, to small microbatches and to the rest (overhead), and the change that would help most. The share of
 -- small microbatches is measured by a few steps of a second trainer with half as many of twice the size; measure = false leaves
 -- that out. Fields: rows (what, seconds, share), advice (list of { change, gain }).
-function methods:explain(options) return explain.run(self, options or {}) end
+function methods:explain(options) return (explain.run(self, options or {})) end -- no tail call: fail.lua looks for this frame
 
 return methods

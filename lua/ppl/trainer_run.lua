@@ -7,6 +7,7 @@ local fail = require 'ppl.fail'
 local optim = require 'ppl.optim'
 local schedule = require 'ppl.schedule'
 local schedules = require 'ppl.schedules'
+local tensor = require 'ppl.tensor'
 local types = require 'ppl.types'
 
 local lib, try = capi.lib, capi.try
@@ -206,6 +207,7 @@ local parts = { weight = 'PPL_PART_WEIGHT', gradient = 'PPL_PART_GRADIENT', mome
     moment2 = 'PPL_PART_MOMENT2' }
 
 local function find_parameter(self, where, name)
+    check.text(where .. ': name', name)
     local list, names = self:parameter_list(), {}
     for i, info in ipairs(list) do
         if info.name == name then return info end
@@ -228,6 +230,7 @@ end
 -- run:assign(name, tensor, part): overwrites a parameter with an eager tensor's numbers, between steps.
 function methods:assign(name, t, part)
     local info = find_parameter(self, 'assign', name)
+    if not tensor.is(t) then fail('assign: got %s, want a tensor of shape %s', check.show(t), tostring(info.shape)) end
     if t.shape ~= info.shape then fail('assign: %s has shape %s, want %s', name, tostring(t.shape), tostring(info.shape)) end
     lib.run_write(self:open(), info.index, capi.const[parts[check.name('assign: part', part, parts, 'weight')]],
         capi.array('double', t:numbers()))

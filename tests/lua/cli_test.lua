@@ -82,7 +82,8 @@ return function(T)
     T.case('cli: options of a script that are wrong are told as what they are', function()
         local script = T.temporary("local cfg = require 'ppl'.config { train = { steps = 3 } } print(cfg.train.steps)", '.lua')
         for command, text in pairs { ['--foo'] = '--foo: unknown option', ['--foo --steps 3'] = '--foo: unknown option',
-            ['--stpes'] = 'nearest: steps', ['--steps'] = '--steps: has no value', ['--steps --quiet'] = '--steps: has no value',
+            ['--stpes'] = 'nearest: --steps', ['--'] = '--: unknown option; --help', ['--steps'] = '--steps: has no value',
+            ['--steps --quiet'] = '--steps: has no value',
             ['--set =3'] = 'has no key', ['--set x'] = 'has no =', ['--run .'] = 'is no place of its own',
             ["--run ''"] = 'is no place of its own', ['--run ..'] = 'is no place of its own' } do
             local _, status, words = run(script .. ' ' .. command)
@@ -148,6 +149,21 @@ return function(T)
         local out, status, words = run(('-i %s --quiet < %s'):format(script, T.temporary 'run.steps\nrun:steps_done()\n'))
         T.equal({ out, status }, { '2\n0\n', 1 })
         T.truthy(words:find('ppl: ', 1, true) and words:find('the data ended before step 0', 1, true), words)
+    end)
+    T.case('cli: a trainer\'s method called with a dot, or misspelt, is named', function()
+        local script = T.temporary([[
+            local ppl = require 'ppl'
+            return ppl.trainer { model = ppl.nn.gpt { layers = 1, dim = 8, heads = 1, context = 8 }, loss = ppl.nn.cross_entropy(),
+                data = ppl.data.text { files = { '/usr/share/common-licenses/GPL-3' }, context = 8 },
+                pipeline = { stages = 1, microbatches = 1 }, batch = 1, steps = 1 }]], '.lua')
+        for line, want in pairs { ['run.timings()'] = 'timings: called with a dot, want run:timings(...)',
+            ['run.step(3)'] = 'step: called with a dot, want run:step(...)', ["run.compare 'gpipe'"] = 'want run:compare(...)',
+            ['run.explain { measure = false }'] = 'want run:explain(...)', ['run.train()'] = 'want run:train(...)',
+            ['run:timing()'] = 'nearest of a trainer: timings' } do
+            local _, status, words = run(('-i %s --quiet < %s'):format(script, T.temporary(line .. '\n')))
+            T.equal(status, 1, line)
+            T.truthy(words:find(want, 1, true) and not words:find('<ppl>', 1, true), line .. ': ' .. words)
+        end
     end)
     T.case('cli: a prompt reads lines, prints values and goes on after errors', function()
         local input = T.temporary('1 + 2\nx = 5\nfor i = 1, 2 do\nprint(i * x)\nend\nnil + 1\nundefined\nppl.nn.gpt {}\n"end"\nexit\n99\n')
