@@ -85,10 +85,28 @@ function help.methods()
 end
 
 local SIGNATURE = 34 -- columns
+local NARROW = 76    -- columns: below, a sentence stands under its signature
+
+-- A text word by word in lines that fit.
+local function add_wrapped(lines, text, indent, width)
+    local line = indent
+    for word in text:gmatch '%S+' do
+        if #line + #word >= width and line:match '%S' then
+            lines[#lines + 1] = line
+            line = indent
+        end
+        line = line .. (line:match '%S' and ' ' or '') .. word
+    end
+    lines[#lines + 1] = line
+end
 
 local function add_entries(lines, entries)
     local width = math.max(40, math.min(terminal.width(), 120))
-    for _, entry in ipairs(entries) do
+    for _, entry in ipairs(width < NARROW and entries or {}) do
+        add_wrapped(lines, entry.signature, '  ', width)
+        add_wrapped(lines, entry.sentence, '      ', width)
+    end
+    for _, entry in ipairs(width >= NARROW and entries or {}) do
         local left = ('  %-' .. SIGNATURE .. 's '):format(entry.signature)
         if #entry.signature > SIGNATURE then
             left = '  ' .. entry.signature:match('^[%w_.:]+') .. (entry.signature:match('^[%w_.:]+%(') and '(...)' or ' { ... }')

@@ -123,6 +123,14 @@ local function fields(t)
     return table.concat(lines, '\n')
 end
 
+-- A text for a terminal: what would move the cursor or change its modes is written as \x1b; colours, lines and tabs stay.
+function show.printable(text)
+    return (text:gsub('([%z\1-\8\11-\31\127])(%[?[%d;]*m?)', function(control, behind)
+        if control == '\27' and behind:match '^%[[%d;]*m$' then return nil end
+        return ('\\x%02x%s'):format(control:byte(), behind)
+    end))
+end
+
 -- The text of a value: a text as it is.
 function show.text(value)
     if type(value) == 'string' then return value end

@@ -92,7 +92,8 @@ function Session:evaluate(chunk)
     if ok then
         ok, words = host.guard(prompt.words, function()
             for i = 2, n do
-                if results[i] ~= nil or n > 2 then print(show.text(results[i])) end
+                local text = (results[i] ~= nil or n > 2) and show.text(results[i])
+                if text then print(terminal.is_terminal(1) and show.printable(text) or text) end
             end
         end)
     end
