@@ -44,8 +44,8 @@ function report.run(arguments)
         names[i] = said.name
         if not said.whole then
             whole = false
-            io.stderr:write(('ppl: %s: the run has not ended, or was ended from outside: the page shows its %d steps\n'):format(
-                path, said.steps))
+            io.stderr:write(('ppl: %s: the run has not ended, or was ended from outside: the page shows its %d step%s\n'):format(
+                path, said.steps, said.steps == 1 and '' or 's'))
         end
     end
     local text = require 'ppl.report.page'.text(runs, names)
