@@ -74,6 +74,16 @@ return function(T)
         T.truthy(help.text():find('ppl.trainer { ... }', 1, true), 'overview')
         T.equal(help.text(print), 'no words stand above this function in its source')
     end)
+    T.case('prompt: help fits a narrow terminal and leaves no word out', function()
+        local terminal = require 'ppl.terminal'
+        local wide = terminal.width
+        terminal.width = function() return 44 end
+        local ok, words = pcall(help.text, ppl)
+        terminal.width = wide
+        T.truthy(ok, words)
+        for line in words:gmatch '[^\n]+' do T.truthy(#line <= 44, line) end
+        T.truthy(words:gsub('%s+', ' '):find('ppl.tensor(data, options) nested lists, or a flat list with options.shape.', 1, true), words)
+    end)
     T.case('prompt: every method for the prompt says what it does', function()
         local names = {}
         for _, entry in ipairs(help.methods()) do
