@@ -240,6 +240,8 @@ static void step_on(const ppl_device_ops *on, int32_t kind, int64_t n, int32_t u
     OK(on->update(d, &u, 0));
     for (int k = 0; k < 3; k++) OK(on->copy_out(d, x[k], at[k], sizeof x[k], 0));
     OK(on->copy_out(d, copy, copy_at, N * sizeof *copy, 0));
+    for (int k = 0; k < ARRAYS; k++) on->memory_free(d, at[k]);
+    on->memory_free(d, copy_at);
     on->close(d);
 }
 

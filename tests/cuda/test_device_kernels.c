@@ -36,11 +36,13 @@ int main(void) {
                                  {EMU_RING, PPL_BF16}, {EMU_REVERSE, PPL_BF16}, {EMU_GREEDY, PPL_BF16}};
     const struct CMUnitTest tests[] = {
         {.name = "f32, ring", .test_func = test_kernels, .initial_state = &settings[0]},
+        {.name = "bf16, greedy", .test_func = test_kernels, .initial_state = &settings[5]},
+#ifndef __SANITIZE_ADDRESS__ // fibers are slow there, and an order changes no address
         {.name = "f32, reverse", .test_func = test_kernels, .initial_state = &settings[1]},
         {.name = "f32, greedy", .test_func = test_kernels, .initial_state = &settings[2]},
         {.name = "bf16, ring", .test_func = test_kernels, .initial_state = &settings[3]},
         {.name = "bf16, reverse", .test_func = test_kernels, .initial_state = &settings[4]},
-        {.name = "bf16, greedy", .test_func = test_kernels, .initial_state = &settings[5]},
+#endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

