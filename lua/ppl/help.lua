@@ -161,7 +161,14 @@ local function of_name(name)
     end
     local names = schedules.names()
     for _, entry in ipairs(help.methods()) do names[#names + 1] = entry.name end
-    return fail('help: %s is no method of a trainer and no schedule%s', name, nearest.hint(name, names))
+    local ppl = require 'ppl'
+    for prefix, t in pairs { ['ppl.'] = ppl, ['ppl.data.'] = ppl.data, ['nn.'] = ppl.nn } do
+        for key, f in pairs(t) do
+            if (key == name or prefix .. key == name) and type(f) == 'function' and help.doc(f) then return help.doc(f) end
+            names[#names + 1] = key
+        end
+    end
+    return fail('help: %s is no method of a trainer, no schedule and nothing of the library%s', name, nearest.hint(name, names))
 end
 
 local function of_table(value)
