@@ -1,8 +1,8 @@
 // device.h - the table a device fills: memory, programs, the optimizer's arithmetic, events. Behind `self` is one rank's
 // device; all calls on it come from that rank's thread, except memory_get/memory_free and copies while the rank is idle.
 //
-// Asynchronous devices enqueue: program_run, update and square_sum return when the work is in the stream's queue, and
-// event_* order streams without the host. On synchronous devices the work is done on return and events are always done.
+// Asynchronous devices enqueue: program_run, update, copies and square_sum_at return when the work is in the stream's queue,
+// and event_* order streams without the host. On synchronous devices the work is done on return and events are always done.
 #ifndef PPL_DEVICE_DEVICE_H
 #define PPL_DEVICE_DEVICE_H
 #include "device/kernel.h"
@@ -46,6 +46,12 @@ typedef struct ppl_program_run {
     int32_t stream;
 } ppl_program_run;
 
+// The piece of hardware behind a rank's device: ranks on the same unit read each other's memory.
+typedef struct ppl_device_room {
+    int32_t unit;
+    size_t free, all; // bytes of the unit; SIZE_MAX: not limited
+} ppl_device_room;
+
 typedef struct ppl_device_ops {
     const char *name;
     uint32_t flags;
@@ -54,10 +60,16 @@ typedef struct ppl_device_ops {
     void (*close)(ppl_device *self);
     ppl_status (*memory_get)(ppl_device *self, size_t bytes, void **out); // zeroed, 64-byte aligned (256 on GPUs)
     void (*memory_free)(ppl_device *self, void *p);
+    ppl_status (*room)(ppl_device *self, ppl_device_room *out);
+    ppl_status (*host_get)(ppl_device *self, size_t bytes,
+                           void **out); // zeroed, of the host, for copies that do not wait
+    void (*host_free)(ppl_device *self, void *p);
     // Asynchronous: src stays as it is until the stream has passed.
     ppl_status (*copy_in)(ppl_device *self, void *dst, const void *src, size_t bytes, int32_t stream);
     ppl_status (*copy_out)(ppl_device *self, void *dst, const void *src, size_t bytes,
                            int32_t stream); // host data is there on return
+    // Asynchronous: dst, from host_get, is there when an event recorded behind the call is done.
+    ppl_status (*copy_back)(ppl_device *self, void *dst, const void *src, size_t bytes, int32_t stream);
     ppl_status (*copy)(ppl_device *self, void *dst, const void *src, size_t bytes, int32_t stream);
     // Prepares a program once. nodes are copied.
     ppl_status (*program_build)(ppl_device *self, int32_t stage, int32_t phase, const ppl_device_node *nodes,
@@ -74,7 +86,13 @@ typedef struct ppl_device_ops {
     // instruction set and for any number of threads.
     ppl_status (*square_sum)(ppl_device *self, const void *const *grads, int32_t uses, int32_t dtype, int64_t n,
                              double *out);
+    // The same into memory of the device; asynchronous devices enqueue.
+    ppl_status (*square_sum_at)(ppl_device *self, const void *const *grads, int32_t uses, int32_t dtype, int64_t n,
+                                double *out);
     ppl_status (*event_open)(ppl_device *self, void **out);
+    ppl_status (*timer_open)(ppl_device *self, void **out); // an event that knows when it was done
+    // Seconds from one timer to another, both done and of the same unit; 0 on synchronous devices.
+    ppl_status (*timer_between)(ppl_device *self, void *from, void *to, double *out);
     ppl_status (*event_record)(ppl_device *self, void *event, int32_t stream);
     ppl_status (*event_wait)(ppl_device *self, void *event, int32_t stream); // the stream waits, not the host
     ppl_status (*event_done)(ppl_device *self, void *event, bool *done);

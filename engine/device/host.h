@@ -53,6 +53,7 @@ void ppl_host_close(ppl_device *self); // programs are freed before
 
 ppl_status ppl_host_memory_get(ppl_device *self, size_t bytes, void **out);
 void ppl_host_memory_free(ppl_device *self, void *p);
+ppl_status ppl_host_room(ppl_device *self, ppl_device_room *out);
 ppl_status ppl_host_copy(ppl_device *self, void *dst, const void *src, size_t bytes, int32_t stream);
 
 // The rest are the slots of the same names; program.c.
@@ -64,6 +65,7 @@ ppl_status ppl_host_pack_run(ppl_device *self, int32_t param, const void *weight
 ppl_status ppl_host_program_run(ppl_device *self, ppl_device_program *program, const ppl_program_run *run);
 
 ppl_status ppl_host_event_open(ppl_device *self, void **out);
+ppl_status ppl_host_timer_between(ppl_device *self, void *from, void *to, double *out);
 ppl_status ppl_host_event_order(ppl_device *self, void *event, int32_t stream); // record and wait: nothing is pending
 ppl_status ppl_host_event_done(ppl_device *self, void *event, bool *done);
 void ppl_host_event_close(ppl_device *self, void *event);

@@ -122,6 +122,24 @@ static void cuda_memory_free(ppl_device *self, void *p) {
     if (here(cuda_of(self)) == PPL_OK) ppl_cuda_arena_free(cuda_of(self), p);
 }
 
+static ppl_status cuda_room(ppl_device *self, ppl_device_room *out) {
+    ppl_cuda_device *d = cuda_of(self);
+    *out = (ppl_device_room){.unit = d->ordinal};
+    PPL_TRY(here(d));
+    return ppl_cuda_check("cudaMemGetInfo", cudaMemGetInfo(&out->free, &out->all));
+}
+
+static ppl_status cuda_host_get(ppl_device *self, size_t bytes, void **out) {
+    PPL_TRY(here(cuda_of(self)));
+    PPL_TRY(ppl_cuda_check("cudaHostAlloc", cudaHostAlloc(out, bytes ? bytes : 1, cudaHostAllocPortable)));
+    memset(*out, 0, bytes);
+    return PPL_OK;
+}
+
+static void cuda_host_free(ppl_device *self, void *p) {
+    if (p && here(cuda_of(self)) == PPL_OK) cudaFreeHost(p);
+}
+
 static ppl_status copy_enqueue(ppl_device *self, void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind,
                                int32_t stream) {
     ppl_cuda_device *d = cuda_of(self);
@@ -137,6 +155,10 @@ static ppl_status cuda_copy_in(ppl_device *self, void *dst, const void *src, siz
 static ppl_status cuda_copy_out(ppl_device *self, void *dst, const void *src, size_t bytes, int32_t stream) {
     PPL_TRY(copy_enqueue(self, dst, src, bytes, cudaMemcpyDeviceToHost, stream));
     return stream_wait(cuda_of(self), stream);
+}
+
+static ppl_status cuda_copy_back(ppl_device *self, void *dst, const void *src, size_t bytes, int32_t stream) {
+    return copy_enqueue(self, dst, src, bytes, cudaMemcpyDeviceToHost, stream);
 }
 
 static ppl_status cuda_copy(ppl_device *self, void *dst, const void *src, size_t bytes, int32_t stream) {
@@ -171,12 +193,17 @@ static ppl_status cuda_update(ppl_device *self, const ppl_update *u, int32_t sta
     return ppl_cuda_check("update", ppl_cuda_update(u, cuda_of(self)->stream[0]));
 }
 
-static ppl_status cuda_square_sum(ppl_device *self, const void *const *grads, int32_t uses, int32_t dtype, int64_t n,
-                                  double *out) {
+static ppl_status cuda_square_sum_at(ppl_device *self, const void *const *grads, int32_t uses, int32_t dtype, int64_t n,
+                                     double *out) {
     ppl_cuda_device *d = cuda_of(self);
     PPL_TRY(grads_check("a square sum", dtype, uses));
-    double *sum = d->partial + PPL_CUDA_PARTIALS;
-    PPL_TRY(ppl_cuda_check("square_sum", ppl_cuda_square_sum(grads, uses, n, d->partial, sum, d->stream[0])));
+    return ppl_cuda_check("square_sum", ppl_cuda_square_sum(grads, uses, n, d->partial, out, d->stream[0]));
+}
+
+static ppl_status cuda_square_sum(ppl_device *self, const void *const *grads, int32_t uses, int32_t dtype, int64_t n,
+                                  double *out) {
+    double *sum = cuda_of(self)->partial + PPL_CUDA_PARTIALS;
+    PPL_TRY(cuda_square_sum_at(self, grads, uses, dtype, n, sum));
     return cuda_copy_out(self, out, sum, sizeof *out, 0);
 }
 
@@ -187,6 +214,22 @@ static ppl_status cuda_event_open(ppl_device *self, void **out) {
     PPL_TRY(here(cuda_of(self)));
     PPL_TRY(ppl_cuda_check("cudaEventCreateWithFlags", cudaEventCreateWithFlags(&event, cudaEventDisableTiming)));
     *out = event;
+    return PPL_OK;
+}
+
+static ppl_status cuda_timer_open(ppl_device *self, void **out) {
+    cudaEvent_t event = NULL;
+    PPL_TRY(here(cuda_of(self)));
+    PPL_TRY(ppl_cuda_check("cudaEventCreateWithFlags", cudaEventCreateWithFlags(&event, cudaEventDefault)));
+    *out = event;
+    return PPL_OK;
+}
+
+static ppl_status cuda_timer_between(ppl_device *self, void *from, void *to, double *out) {
+    (void)self;
+    float ms = 0;
+    PPL_TRY(ppl_cuda_check("cudaEventElapsedTime", cudaEventElapsedTime(&ms, from, to)));
+    *out = (double)ms * 1e-3;
     return PPL_OK;
 }
 
@@ -220,8 +263,12 @@ const ppl_device_ops ppl_device_cuda = {
     .close = cuda_close,
     .memory_get = cuda_memory_get,
     .memory_free = cuda_memory_free,
+    .room = cuda_room,
+    .host_get = cuda_host_get,
+    .host_free = cuda_host_free,
     .copy_in = cuda_copy_in,
     .copy_out = cuda_copy_out,
+    .copy_back = cuda_copy_back,
     .copy = cuda_copy,
     .program_build = ppl_cuda_program_build,
     .program_free = ppl_cuda_program_free,
@@ -230,7 +277,10 @@ const ppl_device_ops ppl_device_cuda = {
     .program_run = ppl_cuda_program_run,
     .update = cuda_update,
     .square_sum = cuda_square_sum,
+    .square_sum_at = cuda_square_sum_at,
     .event_open = cuda_event_open,
+    .timer_open = cuda_timer_open,
+    .timer_between = cuda_timer_between,
     .event_record = cuda_event_record,
     .event_wait = cuda_event_wait,
     .event_done = cuda_event_done,
