@@ -8,6 +8,7 @@
 #ifndef PPL_LINK_LINK_H
 #define PPL_LINK_LINK_H
 #include "base/clock.h"
+#include "device/device.h"
 #include "plan/plan.h"
 
 typedef struct ppl_link ppl_link; // all edges of a plan, shared by all ranks of the process
@@ -25,6 +26,10 @@ typedef struct ppl_link_options {
     const ppl_costs *costs; // not NULL: a value becomes visible when it would be there over links that take so long;
     // between processes the links themselves take their time
     struct ppl_world *world; // of the plan's processes; NULL: one
+    // On asynchronous devices, all of one unit: whose streams the events of buffers order. devices: [ranks]; NULL: values
+    // are there when a task ends.
+    const ppl_device_ops *device;
+    ppl_device *const *devices;
 } ppl_link_options;
 
 // For tests: nanoseconds after a send before it may be seen, a function of the send alone, so that a seed gives one

@@ -8,6 +8,10 @@
 // A bell is rung only for whoever waits for this very ticket: waking a rank for something else costs microseconds on both
 // sides. The waiter sets its mark before it looks at the ticket once more, the other side counts the ticket up before it
 // looks at the mark: both in sequentially consistent order, so that one of them sees the other.
+//
+// On asynchronous devices a ticket tells that work is enqueued, not done: the producer records the buffer's "full" event on
+// its stream before it counts the ticket up, and the reader makes its own stream wait for it; "free" events go the other way.
+// An event is recorded anew only after the other side has taken the ticket, and so has enqueued its wait.
 #include "base/random.h"
 #include "link/link.h"
 #include "sim/costs.h"
@@ -27,12 +31,13 @@ typedef struct local_edge {
     bool flows;         // buffers are taken in turn over all steps
     size_t bytes, stride;
     const char *memory;
-    void *const *reader_memory; // [readers]
-    ticket *full;               // [buffers]
-    ticket *free;               // [readers][buffers]
-    atomic_llong *visible;      // [readers][buffers]: nanoseconds from when on the newest send may be seen
-    mark *producer;             // waits for a credit
-    mark *reader;               // [readers]: waits for a value
+    void *const *reader_memory;      // [readers]
+    ticket *full;                    // [buffers]
+    ticket *free;                    // [readers][buffers]
+    atomic_llong *visible;           // [readers][buffers]: nanoseconds from when on the newest send may be seen
+    mark *producer;                  // waits for a credit
+    mark *reader;                    // [readers]: waits for a value
+    void **full_event, **free_event; // [buffers], [readers][buffers]; NULL on synchronous devices
 } local_edge;
 
 typedef struct local_link {
@@ -71,6 +76,28 @@ static ppl_status edge_open(local_link *l, int32_t i) {
     return e->full && e->free && e->visible && e->producer && e->reader ? PPL_OK : PPL_ERR_MEMORY;
 }
 
+static ppl_status events_open(local_link *l, local_edge *e) {
+    const ppl_link_options *o = &l->options;
+    size_t buffers = (size_t)e->plan->buffers, readers = (size_t)e->plan->n_readers;
+    if (!o->devices) return PPL_OK;
+    e->full_event = ppl_arena_get(&l->arena, buffers * sizeof(void *));
+    e->free_event = ppl_arena_get(&l->arena, buffers * readers * sizeof(void *));
+    if (!e->full_event || !e->free_event) return PPL_ERR_MEMORY;
+    for (size_t b = 0; b < buffers; b++) PPL_TRY(o->device->event_open(o->devices[e->rank], &e->full_event[b]));
+    for (size_t k = 0; k < readers * buffers; k++)
+        PPL_TRY(o->device->event_open(o->devices[e->plan->reader_rank[k / buffers]], &e->free_event[k]));
+    return PPL_OK;
+}
+
+static void events_close(const local_link *l, const local_edge *e) {
+    const ppl_link_options *o = &l->options;
+    if (!o->devices || !e->plan) return;
+    size_t buffers = (size_t)e->plan->buffers, readers = (size_t)e->plan->n_readers;
+    for (size_t b = 0; e->full_event && b < buffers; b++) o->device->event_close(o->devices[e->rank], e->full_event[b]);
+    for (size_t k = 0; e->free_event && k < readers * buffers; k++)
+        o->device->event_close(o->devices[e->plan->reader_rank[k / buffers]], e->free_event[k]);
+}
+
 // Links that take no time are left as they are.
 static ppl_status costs_open(local_link *l, const ppl_plan *plan) {
     if (!l->options.costs) return PPL_OK;
@@ -81,6 +108,14 @@ static ppl_status costs_open(local_link *l, const ppl_plan *plan) {
     l->delays |= takes;
     l->link_free = ppl_arena_get(&l->arena, (size_t)l->links.count * sizeof *l->link_free);
     return l->link_free ? PPL_OK : PPL_ERR_MEMORY;
+}
+
+static void local_close(ppl_link *self) {
+    local_link *l = (local_link *)self;
+    if (!l) return;
+    for (int32_t i = 0; l->edge && i < l->n_edges; i++) events_close(l, &l->edge[i]);
+    ppl_arena_clear(&l->arena);
+    ppl_free(l);
 }
 
 static ppl_status local_open(const ppl_plan *plan, const ppl_link_options *options, void *const *memory,
@@ -104,21 +139,14 @@ static ppl_status local_open(const ppl_plan *plan, const ppl_link_options *optio
                           .memory = memory[i],
                           .reader_memory = reader_memory[i]};
         PPL_GOTO(edge_open(l, i));
+        PPL_GOTO(events_open(l, e));
     }
     PPL_GOTO(costs_open(l, plan));
     *out = (ppl_link *)l;
     return PPL_OK;
 fail:
-    ppl_arena_clear(&l->arena);
-    ppl_free(l);
+    local_close((ppl_link *)l);
     return st;
-}
-
-static void local_close(ppl_link *self) {
-    local_link *l = (local_link *)self;
-    if (!l) return;
-    ppl_arena_clear(&l->arena);
-    ppl_free(l);
 }
 
 static void mark_set(mark *m, int waits) {
@@ -133,6 +161,16 @@ static bool is_free(const local_edge *e, int32_t buffer, int64_t use) {
     return true;
 }
 
+// The producer's stream waits until the readers' streams have read the buffer.
+static ppl_status free_await(const local_link *l, const local_edge *e, int32_t buffer) {
+    const ppl_link_options *o = &l->options;
+    for (int32_t i = 0; i < e->plan->n_readers; i++) {
+        if (e->plan->reader_rank[i] == e->rank) continue;
+        PPL_TRY(o->device->event_wait(o->devices[e->rank], e->free_event[i * e->plan->buffers + buffer], 0));
+    }
+    return PPL_OK;
+}
+
 static ppl_status local_credit(ppl_link *self, const ppl_task *task, int64_t step, bool *done) {
     const local_edge *e = &((local_link *)self)->edge[task->edge];
     int64_t use = use_of(e, task, step);
@@ -142,8 +180,9 @@ static ppl_status local_credit(ppl_link *self, const ppl_task *task, int64_t ste
         mark_set(e->producer, 1);
         *done = is_free(e, buffer, use);
     }
-    if (*done) mark_set(e->producer, 0);
-    return PPL_OK;
+    if (!*done) return PPL_OK;
+    mark_set(e->producer, 0);
+    return e->free_event && use > 0 ? free_await((const local_link *)self, e, buffer) : PPL_OK;
 }
 
 int64_t ppl_link_delay(const ppl_link_options *o, const ppl_task *task, int64_t step) {
@@ -179,6 +218,7 @@ static ppl_status local_send(ppl_link *self, const ppl_task *task, int64_t step)
     int32_t buffer = buffer_of(e, task, step);
     ticket *full = &e->full[buffer];
     int64_t now = ppl_now();
+    if (e->full_event) PPL_TRY(l->options.device->event_record(l->options.devices[e->rank], e->full_event[buffer], 0));
     atomic_store_explicit(&full->sent, now, memory_order_relaxed);
     if (l->delays) delay_send(l, task, buffer, step, now);
     atomic_store(&full->count, use_of(e, task, step) + 1);
@@ -190,7 +230,11 @@ static ppl_status local_send(ppl_link *self, const ppl_task *task, int64_t step)
 static ppl_status local_release(ppl_link *self, const ppl_task *task, int32_t reader, int64_t step) {
     local_link *l = (local_link *)self;
     const local_edge *e = &l->edge[task->edge];
-    atomic_store(&free_of(e, reader, buffer_of(e, task, step))->count, use_of(e, task, step) + 1);
+    int32_t buffer = buffer_of(e, task, step);
+    if (e->free_event)
+        PPL_TRY(l->options.device->event_record(l->options.devices[e->plan->reader_rank[reader]],
+                                                e->free_event[reader * e->plan->buffers + buffer], 0));
+    atomic_store(&free_of(e, reader, buffer)->count, use_of(e, task, step) + 1);
     if (atomic_load(&e->producer->waits)) ppl_bell_ring(l->options.bells[e->rank]);
     return PPL_OK;
 }
@@ -225,10 +269,17 @@ static ppl_status local_receive(ppl_link *self, const ppl_task *task, int32_t re
         mark_set(&e->reader[reader], 1);
         *done = is_full(l, e, reader, buffer, use);
     }
-    if (*done) mark_set(&e->reader[reader], 0);
-    if (!*done || !e->reader_memory[reader]) return PPL_OK;
+    if (!*done) return PPL_OK;
+    mark_set(&e->reader[reader], 0);
+    const ppl_link_options *o = &l->options;
+    ppl_device *device = e->full_event ? o->devices[e->plan->reader_rank[reader]] : NULL;
+    if (device) PPL_TRY(o->device->event_wait(device, e->full_event[buffer], 0));
+    if (!e->reader_memory[reader]) return PPL_OK;
     size_t own = (size_t)(((e->flows ? step * e->uses : 0) + task->sequence) % e->plan->reader_buffers[reader]);
-    memcpy((char *)e->reader_memory[reader] + own * e->stride, e->memory + (size_t)buffer * e->stride, e->bytes);
+    char *to = (char *)e->reader_memory[reader] + own * e->stride;
+    const char *from = e->memory + (size_t)buffer * e->stride;
+    if (device) PPL_TRY(o->device->copy(device, to, from, e->bytes, 0));
+    else memcpy(to, from, e->bytes);
     return local_release(self, task, reader, step);
 }
 
