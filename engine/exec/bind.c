@@ -210,7 +210,7 @@ void ppl_rank_bind_params(ppl_rank *r) {
 }
 
 const void *ppl_rank_weight(const ppl_rank *r, int32_t param, int32_t place) {
-    const ppl_store_entry *e = ppl_store_at(r->exec->store, r->rank, param);
+    const ppl_store_entry *e = ppl_rank_entry(r, param);
     if (e->versions > 1) return e->version[place];
     return e->copy ? e->copy : e->master;
 }

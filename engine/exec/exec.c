@@ -8,15 +8,18 @@
 static ppl_status bind_all(ppl_rank *r) {
     for (int32_t side = 0; side < PPL_SIDES; side++) PPL_TRY(ppl_rank_bind(r, side));
     PPL_TRY(ppl_rank_params_setup(r));
+    PPL_TRY(ppl_ahead_open(r));
     return ppl_rank_weights(r);
 }
 
 static ppl_status command_run(ppl_rank *r, ppl_command command) {
     switch (command) {
     case PPL_COMMAND_SETUP: return ppl_rank_setup(r);
+    case PPL_COMMAND_MEMORY: return ppl_rank_memory(r);
     case PPL_COMMAND_BIND: return bind_all(r);
     case PPL_COMMAND_STEPS: return ppl_rank_steps(r);
     case PPL_COMMAND_WEIGHTS: return ppl_rank_weights(r);
+    case PPL_COMMAND_FETCH: return ppl_mirror_fetch(r);
     case PPL_COMMAND_CLOSE: ppl_rank_clear(r); return PPL_OK;
     }
     return PPL_OK;
@@ -69,8 +72,8 @@ static ppl_status check_flow(const ppl_plan *plan, int32_t clip) {
 
 static ppl_status check(const ppl_plan *plan, const ppl_store *store, const ppl_exec_options *o,
                         const ppl_exec_client *client) {
-    if (!(o->device->flags & PPL_DEVICE_HOST)) {
-        return ppl_fail(PPL_ERR_DEVICE, "exec: device %s has memory of its own, want one whose memory the host reads",
+    if (!(o->device->flags & PPL_DEVICE_HOST) && (o->world || !plan->stages->graph)) {
+        return ppl_fail(PPL_ERR_DEVICE, "exec: device %s has memory of its own, want one process and a graph for it",
                         o->device->name);
     }
     if (plan->stages->graph && (!store || store->ranks != plan->ranks)) {
@@ -138,6 +141,11 @@ static ppl_status threads_start(ppl_exec *e) {
 
 static ppl_status links_open(ppl_exec *e) {
     bool computes = e->options.device->flags & PPL_DEVICE_COMPUTES;
+    if (e->options.device->flags & PPL_DEVICE_ASYNC) {
+        e->devices = ppl_arena_get(&e->arena, (size_t)e->plan->ranks * sizeof *e->devices);
+        if (!e->devices) return PPL_ERR_MEMORY;
+        for (int32_t i = 0; i < e->plan->ranks; i++) e->devices[i] = e->rank[i].device;
+    }
     for (int32_t i = 0; i < PPL_SIDES; i++) {
         ppl_side *s = &e->side[i];
         if (!s->plan) continue;
@@ -146,7 +154,9 @@ static ppl_status links_open(ppl_exec *e) {
                               .delay_seed = e->options.delay_seed,
                               .delay = e->options.delay,
                               .costs = computes ? NULL : e->options.device_options.costs,
-                              .world = e->options.world};
+                              .world = e->options.world,
+                              .device = e->options.device,
+                              .devices = e->devices};
         PPL_TRY(e->options.link->open(s->plan, &o, s->memory, (void *const *const *)s->reader_memory, &s->link));
     }
     return PPL_OK;
@@ -166,6 +176,8 @@ ppl_status ppl_exec_open(const ppl_plan *plan, struct ppl_store *store, const pp
     PPL_GOTO(tables_make(e));
     PPL_GOTO(threads_start(e));
     PPL_GOTO(ppl_exec_command(e, PPL_COMMAND_SETUP));
+    PPL_GOTO(ppl_exec_room(e));
+    PPL_GOTO(ppl_exec_command(e, PPL_COMMAND_MEMORY));
     PPL_GOTO(links_open(e));
     PPL_GOTO(ppl_exec_command(e, PPL_COMMAND_BIND));
     *out = e;
@@ -175,16 +187,23 @@ fail:
     return st;
 }
 
+static void links_close(ppl_exec *e) {
+    for (int32_t i = 0; i < PPL_SIDES; i++) {
+        if (e->side[i].link) e->options.link->close(e->side[i].link);
+        e->side[i].link = NULL;
+    }
+}
+
 void ppl_exec_close(ppl_exec *e) {
     if (!e) return;
+    if (e->devices) links_close(e); // their events are of devices that close now
     if (e->rank) {
         ppl_exec_command(e, PPL_COMMAND_CLOSE);
         for (int32_t i = 0; i < e->plan->ranks; i++)
             if (e->rank[i].started) pthread_join(e->rank[i].thread, NULL);
     }
     ppl_peers_close(e);
-    for (int32_t i = 0; i < PPL_SIDES; i++)
-        if (e->side[i].link) e->options.link->close(e->side[i].link);
+    links_close(e);
     ppl_trace_free(e->trace);
     pthread_mutex_destroy(&e->mutex);
     ppl_arena_clear(&e->arena);
@@ -237,6 +256,7 @@ static ppl_status range_run(ppl_exec *e, int32_t kind, int64_t first, int64_t n,
     ppl_vote end = {.what = "the end of steps", .status = st, .any = ppl_gate_close(e), .least = least};
     if (e->peers.world) range_settle(e, &end);
     *done = end.least - side->ticks;
+    if (kind == PPL_SIDE_TRAIN && n > 0) e->stale = !(e->options.device->flags & PPL_DEVICE_HOST);
     if (kind == PPL_SIDE_TRAIN && e->store) e->store->updates += *done * ppl_exec_updates(e);
     side->ticks = end.least;
     if (end.status == PPL_OK && end.any)
@@ -261,7 +281,16 @@ ppl_trace *ppl_exec_trace(ppl_exec *e) {
 
 ppl_status ppl_exec_weights_changed(ppl_exec *e) {
     if (e->fault != PPL_OK) return ppl_fail_text(e->fault, e->fault_text);
+    e->stale = false;
     return ppl_exec_command(e, PPL_COMMAND_WEIGHTS);
+}
+
+ppl_status ppl_exec_weights_fetch(ppl_exec *e) {
+    if (!e->stale) return PPL_OK;
+    if (e->fault != PPL_OK) return ppl_fail_text(e->fault, e->fault_text);
+    PPL_TRY(ppl_exec_command(e, PPL_COMMAND_FETCH));
+    e->stale = false;
+    return PPL_OK;
 }
 
 static int64_t links_bytes(const ppl_exec *e, int32_t rank) {
@@ -282,17 +311,28 @@ int64_t ppl_exec_memory(const ppl_exec *e, int32_t rank, int32_t kind) {
            tasks * e->trace->rows * (int64_t)sizeof(ppl_span);
 }
 
+static ppl_status gradient_read(const ppl_rank *r, const ppl_rank_param *p, double *out) {
+    const ppl_device_ops *device = r->exec->options.device;
+    size_t bytes = (size_t)p->update.n * ppl_dtype_size(p->update.dtype);
+    void *scratch = device->flags & PPL_DEVICE_HOST ? NULL : ppl_alloc(bytes);
+    if (!(device->flags & PPL_DEVICE_HOST) && !scratch) return PPL_ERR_MEMORY;
+    ppl_status st = PPL_OK;
+    for (int64_t n = 0; n < p->update.n; n++) out[n] = 0;
+    for (int32_t use = 0; use < p->update.uses && st == PPL_OK; use++) {
+        const void *from = scratch ? scratch : p->grads[use];
+        if (scratch) st = device->copy_out(r->device, scratch, p->grads[use], bytes, 0);
+        for (int64_t n = 0; n < p->update.n && st == PPL_OK; n++) out[n] += ppl_number_get(from, p->update.dtype, n);
+    }
+    ppl_free(scratch);
+    return st;
+}
+
 ppl_status ppl_exec_gradient(const ppl_exec *e, int32_t param, double *out) {
     for (int32_t i = 0; i < e->plan->ranks; i++) {
         for (int32_t k = 0; k < e->rank[i].n_params; k++) {
             const ppl_rank_param *p = &e->rank[i].params[k];
             if (p->param != param || !p->counts) continue;
-            for (int64_t n = 0; n < p->update.n; n++) {
-                out[n] = 0;
-                for (int32_t use = 0; use < p->update.uses; use++)
-                    out[n] += ppl_number_get(p->grads[use], p->update.dtype, n);
-            }
-            return PPL_OK;
+            return gradient_read(&e->rank[i], p, out);
         }
     }
     return ppl_fail(PPL_ERR_ARG, "exec: parameter %d has no gradient, want one that is trained", param);

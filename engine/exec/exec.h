@@ -50,7 +50,8 @@ typedef struct ppl_exec_options {
 } ppl_exec_options;
 
 // Starts the rank threads; each opens its device, prepares its programs and allocates all its memory. Borrows plans and
-// store (NULL where the stages have no graph). Wants a device with host memory, and VALIDATE tasks exactly with clip after.
+// store (NULL where the stages have no graph). Wants VALIDATE tasks exactly with clip after; of devices with memory of their
+// own, a graph, one process and all ranks on the same unit.
 ppl_status ppl_exec_open(const ppl_plan *plan, struct ppl_store *store, const ppl_exec_options *options,
                          const ppl_exec_client *client, ppl_exec **out);
 void ppl_exec_close(ppl_exec *e); // joins all threads
@@ -63,6 +64,9 @@ ppl_status ppl_exec_forward(ppl_exec *e, int64_t first, int64_t n);
 // PPL_ERR_STOPPED: not a failure. Between two calls it counts for the next one, which then begins no step.
 void ppl_exec_interrupt(ppl_exec *e);
 ppl_trace *ppl_exec_trace(ppl_exec *e);
+// Devices with memory of their own: the store gets weights and moments as the last step left them. To be called, between
+// steps, before the store is read or a part of it is written.
+ppl_status ppl_exec_weights_fetch(ppl_exec *e);
 // Weights were changed from outside, between steps: copies and packed forms are made anew.
 ppl_status ppl_exec_weights_changed(ppl_exec *e);
 int64_t ppl_exec_memory(const ppl_exec *e, int32_t rank, int32_t kind); // bytes; ppl_memory

@@ -24,24 +24,36 @@ static ppl_status task_failed(const ppl_rank *r, const step_run *s, const ppl_ta
                       task->microbatch);
 }
 
-static ppl_status inputs_fill(const ppl_rank *r, const ppl_bound *b, const step_run *s, const ppl_task *task) {
+static ppl_status inputs_fill(ppl_rank *r, const ppl_bound *b, const step_run *s, const ppl_task *task) {
     const ppl_exec *e = r->exec;
     if (!(e->options.device->flags & PPL_DEVICE_COMPUTES)) return PPL_OK; // nobody reads them
-    for (int32_t i = 0; i < b->n_fills; i++)
-        PPL_TRY(e->client.fill(e->client.self, s->step, task->microbatch, b->fills[i].value, b->fills[i].to));
+    for (int32_t i = 0; i < b->n_fills; i++) {
+        const ppl_input_fill *f = &b->fills[i];
+        if (r->ahead) PPL_TRY(ppl_ahead_fill(r, f, s->tick, s->step, task->microbatch, s->plan->microbatches));
+        else PPL_TRY(e->client.fill(e->client.self, s->step, task->microbatch, f->value, f->to));
+    }
     return PPL_OK;
 }
 
-static ppl_status loss_tell(const ppl_rank *r, const ppl_bound *b, const step_run *s, const ppl_task *task) {
+ppl_status ppl_rank_loss(const ppl_rank *r, int64_t step, int32_t stage, int32_t microbatch, double sum) {
+    if (!isfinite(sum)) {
+        return ppl_fail(PPL_ERR_NUMBER, "step %lld, stage %d, microbatch %d: the loss is %g, want a finite number",
+                        (long long)step, stage, microbatch, ppl_number_plain(sum));
+    }
+    r->exec->client.loss(r->exec->client.self, step, microbatch, sum);
+    return PPL_OK;
+}
+
+static ppl_status loss_tell(ppl_rank *r, const ppl_bound *b, const step_run *s, const ppl_task *task) {
     const ppl_exec *e = r->exec;
     const ppl_graph *g = s->plan->stages->graph;
+    if (r->ahead) return ppl_ahead_loss(r, b->loss, s->tick, task);
     double sum = 0;
     if (g && (e->options.device->flags & PPL_DEVICE_COMPUTES))
         sum = ppl_number_get(b->loss, ppl_graph_type_of(g, g->loss)->dtype, 0);
-    if (!isfinite(sum) && r->unvalidated < 0) { // else the weights may be about to be rolled back
-        return ppl_fail(PPL_ERR_NUMBER, "step %lld, stage %d, microbatch %d: the loss is %g, want a finite number",
-                        (long long)s->step, task->stage, task->microbatch, ppl_number_plain(sum));
-    }
+    bool judged = isfinite(sum) || r->unvalidated < 0; // else the weights may be about to be rolled back
+    if (judged && (ppl_exec_leads(e) || !isfinite(sum)))
+        return ppl_rank_loss(r, s->step, task->stage, task->microbatch, sum);
     if (ppl_exec_leads(e)) e->client.loss(e->client.self, s->step, task->microbatch, sum);
     else e->peers.losses[s->tick % PPL_EXEC_AHEAD * s->plan->microbatches + task->microbatch] = sum;
     return PPL_OK;
@@ -60,7 +72,7 @@ static ppl_status program_run(ppl_rank *r, const step_run *s, const ppl_task *ta
                            .calls = b->calls,
                            .scratch = r->scratch,
                            .env = &r->env,
-                           .stream = task->stream};
+                           .stream = 0}; // programs share the workspace: one after the other
     PPL_GOTO(e->options.device->program_run(r->device, b->program, &run));
     return b->has_loss ? loss_tell(r, b, s, task) : PPL_OK;
 fail:
@@ -121,7 +133,8 @@ static ppl_status task_run(ppl_rank *r, step_run *s, const ppl_task *task, ppl_s
     // I, then W: the same programs and the same order of sums as when a schedule runs them apart.
     case PPL_TASK_B:
         PPL_TRY(program_run(r, s, task, PPL_PHASE_I));
-        if (s->row) span->middle = ppl_now();
+        if (r->ahead) PPL_TRY(ppl_ahead_middle(r, s->tick));
+        else if (s->row) span->middle = ppl_now();
         PPL_TRY(program_run(r, s, task, PPL_PHASE_W));
         live_add(r, s, -1);
         return PPL_OK;
@@ -158,7 +171,7 @@ static ppl_status step_enter(ppl_rank *r, step_run *s) {
     if (s->side != PPL_SIDE_TRAIN || e->options.trace_steps == 0) return PPL_OK;
     ppl_trace_begin(e->trace, s->step);
     s->row = ppl_trace_row(e->trace, r->rank, s->step);
-    return PPL_OK;
+    return r->ahead ? ppl_ahead_enter(r, s->tick, s->tick == e->side[s->side].ticks) : PPL_OK;
 }
 
 static void step_set(ppl_rank *r, const step_run *s) {
@@ -173,7 +186,6 @@ static ppl_status tasks_run(ppl_rank *r, step_run *now_step, step_run *next) {
     const step_run *any = now_step ? now_step : next;
     const ppl_rank_plan *own = &any->plan->rank[r->rank];
     bool delays = r->exec->options.delay_seed != 0;
-    int64_t pulse = atomic_load_explicit(&r->pulse, memory_order_relaxed);
     ppl_span unused;
     const step_run *of = NULL;
     int64_t now = ppl_now();
@@ -184,17 +196,21 @@ static ppl_status tasks_run(ppl_rank *r, step_run *now_step, step_run *next) {
         if (!s || !s->entered) continue;
         if (s != of) step_set(r, of = s);
         atomic_store_explicit(&r->at, at, memory_order_relaxed);
-        atomic_store_explicit(&r->pulse, ++pulse, memory_order_relaxed);
+        int64_t pulse = atomic_load_explicit(&r->pulse, memory_order_relaxed);
+        atomic_store_explicit(&r->pulse, pulse + 1, memory_order_relaxed);
         if (delays) {
             delay(r, s, at);
             if (s->row) now = ppl_now();
         }
-        ppl_span *span = s->row ? &s->row[at] : &unused;
+        bool timed = s->row && !r->ahead; // else the device's events tell
+        ppl_span *span = timed ? &s->row[at] : &unused;
         span->begin = now;
         span->middle = 0;
         bool redo = false;
+        if (s->row && r->ahead) PPL_TRY(ppl_ahead_begin(r, s->tick));
         PPL_TRY(task_run(r, s, &own->tasks[at], span, &redo));
-        if (s->row) now = span->end = ppl_now();
+        if (timed) now = span->end = ppl_now();
+        if (s->row && r->ahead) PPL_TRY(ppl_ahead_end(r, s->tick));
         if (redo) {
             r->live = 0;
             k = -1; // the forwards before the VALIDATE again, with the weights as they should have been
@@ -204,33 +220,45 @@ static ppl_status tasks_run(ppl_rank *r, step_run *now_step, step_run *next) {
 }
 
 // The last rank to end a step of training marks it done in the trace before the client hears of this rank's end.
-static ppl_status step_end(ppl_rank *r, const step_run *s) {
+ppl_status ppl_rank_end(ppl_rank *r, const ppl_step_end *s) {
     ppl_exec *e = r->exec;
+    ppl_span *row = s->timed ? ppl_trace_row(e->trace, r->rank, s->step) : NULL;
     if (s->side == PPL_SIDE_TRAIN) {
         int64_t all = ppl_exec_expects(e) * (s->tick / PPL_EXEC_AHEAD + 1);
-        if (atomic_fetch_add(&ppl_board_at(e, s->tick)->finished, 1) + 1 == all && s->row)
+        if (atomic_fetch_add(&ppl_board_at(e, s->tick)->finished, 1) + 1 == all && row)
             ppl_trace_done(e->trace, s->step);
-        e->client.rank_done(e->client.self, r->rank, s->step, r->peak_live, s->link_bytes);
+        e->client.rank_done(e->client.self, r->rank, s->step, s->peak_live, s->link_bytes);
     }
-    if (!ppl_exec_leads(e)) PPL_TRY(ppl_peers_done(r, s->tick, s->step, s->row, s->link_bytes));
+    if (!ppl_exec_leads(e)) PPL_TRY(ppl_peers_done(r, s->tick, s->step, row, s->link_bytes));
     ppl_rank_finish(r, s->tick);
     return e->peers.world ? ppl_peers_completed(e) : PPL_OK;
 }
 
+static ppl_status step_end(ppl_rank *r, const step_run *s) {
+    ppl_step_end end = {.tick = s->tick,
+                        .step = s->step,
+                        .side = s->side,
+                        .peak_live = r->peak_live,
+                        .link_bytes = s->link_bytes,
+                        .timed = s->row != NULL};
+    return r->ahead ? ppl_ahead_push(r, &end) : ppl_rank_end(r, &end);
+}
+
 // What gradients are multiplied by: one over the weight of all targets of the step; where a microbatch steps the weights
 // alone, as if the step were so many of it.
-static void seed_set(ppl_rank *r, const step_run *s) {
+static ppl_status seed_set(ppl_rank *r, const step_run *s) {
     const ppl_graph *g = s->plan->stages->graph;
     double weight = r->exec->client.step_weight(r->exec->client.self, s->step);
     double parts = s->plan->weights == PPL_WEIGHTS_STASH ? s->plan->microbatches : 1;
-    if (g)
-        ppl_number_set(r->seed, ppl_dtype_acc(g->dtype), 0,
-                       weight > 0 ? parts / weight : 0); // nothing counts: no gradient
+    double seed = weight > 0 ? parts / weight : 0; // nothing counts: no gradient
+    if (r->ahead) return ppl_ahead_seed(r, s->tick, ppl_dtype_acc(g->dtype), seed);
+    if (g) ppl_number_set(r->seed, ppl_dtype_acc(g->dtype), 0, seed);
+    return PPL_OK;
 }
 
 static ppl_status round_run(ppl_rank *r, step_run *s, step_run *next) {
     r->peak_live = r->live;
-    if (s) seed_set(r, s);
+    if (s) PPL_TRY(seed_set(r, s));
     atomic_store_explicit(&r->where, PPL_AT_TASK, memory_order_relaxed);
     PPL_TRY(tasks_run(r, s, next));
     atomic_store_explicit(&r->where, PPL_AT_REST, memory_order_relaxed);
@@ -261,5 +289,6 @@ ppl_status ppl_rank_steps(ppl_rank *r) {
         PPL_TRY(round_run(r, now, i + 1 < e->range_n ? next : NULL));
     }
     bool redo; // the last step is judged too; nothing is begun after it
-    return e->range_side == PPL_SIDE_TRAIN ? ppl_rank_validate(r, r->unvalidated + 1, false, &redo) : PPL_OK;
+    if (e->range_side == PPL_SIDE_TRAIN) PPL_TRY(ppl_rank_validate(r, r->unvalidated + 1, false, &redo));
+    return ppl_ahead_drain(r);
 }

@@ -51,7 +51,7 @@ static ppl_status param_setup(ppl_rank *r, int32_t index, ppl_rank_param *out) {
                         param->name, first, stage_using(p, -1, first + 1, index));
     }
     PPL_TRY(grads_find(r, out));
-    const ppl_store_entry *e = ppl_store_at(r->exec->store, r->rank, index);
+    const ppl_store_entry *e = ppl_rank_entry(r, index);
     if (r->exec->client.optimizer.clip == PPL_CLIP_AFTER && !e->spare[0]) {
         return ppl_fail(PPL_ERR_ARG, "parameter %s: clip is after, but the store has no spare half, want one",
                         param->name);
@@ -80,21 +80,26 @@ ppl_status ppl_rank_params_setup(ppl_rank *r) {
 
 // ---- NORM ----
 
+static ppl_status sum_check(const ppl_rank *r, const ppl_rank_param *p, int64_t step, double sum) {
+    if (isfinite(sum)) return PPL_OK;
+    return ppl_fail(PPL_ERR_NUMBER, "step %lld, stage %d: the gradient of %s has a square sum of %g, want it finite",
+                    (long long)step, p->stage, r->exec->plan->stages->graph->params[p->param].name,
+                    ppl_number_plain(sum));
+}
+
 static ppl_status sum_of(ppl_rank *r, const ppl_rank_param *p, int64_t step, double *out) {
     const ppl_update *u = &p->update;
     PPL_TRY(r->exec->options.device->square_sum(r->device, p->grads, u->uses, u->dtype, u->n, out));
-    if (isfinite(*out)) return PPL_OK;
-    return ppl_fail(PPL_ERR_NUMBER, "step %lld, stage %d: the gradient of %s has a square sum of %g, want it finite",
-                    (long long)step, p->stage, r->exec->plan->stages->graph->params[p->param].name,
-                    ppl_number_plain(*out));
+    return sum_check(r, p, step, *out);
 }
 
-static ppl_status sums_publish(ppl_rank *r, ppl_board_slot *slot, int64_t step) {
+// had: [params of the rank], where the device has told them already.
+static ppl_status sums_publish(ppl_rank *r, ppl_board_slot *slot, int64_t step, const double *had) {
     for (int32_t i = 0; i < r->n_params; i++) {
         const ppl_rank_param *p = &r->params[i];
         if (!p->counts) continue;
-        double sum = 0;
-        PPL_TRY(sum_of(r, p, step, &sum));
+        double sum = had ? had[i] : 0;
+        PPL_TRY(had ? sum_check(r, p, step, sum) : sum_of(r, p, step, &sum));
         slot->sums[p->param] = sum;
     }
     return PPL_OK;
@@ -138,18 +143,42 @@ static void scale_set(ppl_rank *r, double scale) {
     for (int32_t c = 0; c < r->exec->plan->rank[r->rank].n_stages; c++) r->scale[c] = scale;
 }
 
+static ppl_status sums_put(ppl_rank *r, int64_t tick, int64_t step, const double *had) {
+    ppl_board_slot *slot = ppl_board_at(r->exec, tick);
+    PPL_TRY(sums_publish(r, slot, step, had));
+    if (r->exec->client.optimizer.clip == PPL_CLIP_STAGE) stages_clip(r, slot, tick);
+    return PPL_OK;
+}
+
+static ppl_status sums_count(ppl_rank *r, int64_t tick, int64_t step) {
+    ppl_exec *e = r->exec;
+    int64_t all = ppl_exec_expects(e) * (tick / PPL_EXEC_AHEAD + 1);
+    if (atomic_fetch_add(&ppl_board_at(e, tick)->arrived, 1) + 1 < all) return PPL_OK;
+    return ppl_exec_leads(e) ? ppl_exec_norm(e, tick, step) : ppl_peers_sums(e, tick, step);
+}
+
+ppl_status ppl_rank_arrive(ppl_rank *r, int64_t tick, int64_t step, const double *sums) {
+    PPL_TRY(sums_put(r, tick, step, sums));
+    return sums_count(r, tick, step);
+}
+
+// An asynchronous device's sums arrive when it has them: at once only where the optimizer needs what comes of them.
+static ppl_status sums_arrive(ppl_rank *r, int64_t tick, int64_t step, ppl_span *span) {
+    bool alone = r->exec->plan->weights == PPL_WEIGHTS_STASH; // each update has seen to its own
+    int32_t clip = r->exec->client.optimizer.clip;
+    if (!alone) scale_set(r, 1);
+    if (r->ahead && !alone) PPL_TRY(ppl_ahead_sums(r, tick, step));
+    else if (!alone) PPL_TRY(sums_put(r, tick, step, NULL));
+    if (r->ahead) PPL_TRY(ppl_ahead_middle(r, tick));
+    else span->middle = ppl_now();
+    if (!r->ahead || alone) return sums_count(r, tick, step);
+    return clip == PPL_CLIP_BEFORE || clip == PPL_CLIP_STAGE ? ppl_ahead_publish(r, tick) : PPL_OK;
+}
+
 ppl_status ppl_rank_norm(ppl_rank *r, int64_t tick, int64_t step, ppl_span *span) {
     ppl_exec *e = r->exec;
-    ppl_board_slot *slot = ppl_board_at(e, tick);
-    if (e->plan->weights != PPL_WEIGHTS_STASH) { // else each update has seen to its own
-        scale_set(r, 1);
-        PPL_TRY(sums_publish(r, slot, step));
-        if (e->client.optimizer.clip == PPL_CLIP_STAGE) stages_clip(r, slot, tick);
-    }
-    span->middle = ppl_now();
-    int64_t all = ppl_exec_expects(e) * (tick / PPL_EXEC_AHEAD + 1);
-    if (atomic_fetch_add(&slot->arrived, 1) + 1 == all)
-        PPL_TRY(ppl_exec_leads(e) ? ppl_exec_norm(e, tick, step) : ppl_peers_sums(e, tick, step));
+    const ppl_board_slot *slot = ppl_board_at(e, tick);
+    PPL_TRY(sums_arrive(r, tick, step, span));
     if (e->client.optimizer.clip == PPL_CLIP_BEFORE) {
         PPL_TRY(ppl_rank_wait_count(r, &slot->ready, tick + 1, PPL_AT_NORM));
         scale_set(r, slot->scale);
@@ -183,7 +212,7 @@ static int64_t updates_before(const ppl_exec *e, int64_t step, int32_t microbatc
 
 static ppl_status param_update(ppl_rank *r, const ppl_rank_param *p, int64_t step, int64_t updates, double scale,
                                bool spare) {
-    ppl_store_entry *e = ppl_store_at(r->exec->store, r->rank, p->param);
+    ppl_store_entry *e = ppl_rank_entry(r, p->param);
     ppl_update u = p->update;
     ppl_update_set(&u, &r->exec->client.optimizer, step, updates,
                    r->exec->plan->stages->graph->params[p->param].spec.decay != 0);
@@ -254,9 +283,10 @@ ppl_status ppl_rank_update(ppl_rank *r, const ppl_task *task, int64_t tick, int6
 static ppl_status roll_back(ppl_rank *r, int64_t tick, double scale, bool begun) {
     ppl_exec *e = r->exec;
     const ppl_rank_plan *own = &e->plan->rank[r->rank];
-    for (int32_t i = 0; i < r->n_params; i++) halves_exchange(ppl_store_at(e->store, r->rank, r->params[i].param));
+    for (int32_t i = 0; i < r->n_params; i++) halves_exchange(ppl_rank_entry(r, r->params[i].param));
     scale_set(r, scale);
     for (int32_t c = 0; c < own->n_stages; c++) PPL_TRY(stage_update(r, own->stages[c], -1, r->unvalidated_step));
+    PPL_TRY(ppl_ahead_still(r)); // what is enqueued reads and writes the buffers whose tickets are forgotten
     bool done = false;
     for (int64_t begin = 0; !done;) {
         unsigned seen = ppl_rank_heard(r);
@@ -270,6 +300,7 @@ ppl_status ppl_rank_validate(ppl_rank *r, int64_t tick, bool begun, bool *redo) 
     *redo = false;
     if (r->unvalidated < 0) return PPL_OK;
     const ppl_board_slot *slot = ppl_board_at(r->exec, r->unvalidated);
+    PPL_TRY(ppl_ahead_publish(r, r->unvalidated));
     PPL_TRY(ppl_rank_wait_count(r, &slot->ready, r->unvalidated + 1, PPL_AT_NORM));
     if (slot->scale < 1) {
         double scale = slot->scale;

@@ -139,8 +139,12 @@ ppl_status ppl_rank_setup(ppl_rank *r) {
     for (int32_t c = 0; c < own->n_stages; c++)
         if (e->plan->layout[own->stages[c]].versions > r->versions)
             r->versions = e->plan->layout[own->stages[c]].versions;
-    PPL_TRY(programs_build(r));
-    return memory_build(r);
+    return programs_build(r);
+}
+
+ppl_status ppl_rank_memory(ppl_rank *r) {
+    PPL_TRY(memory_build(r));
+    return ppl_mirror_get(r);
 }
 
 static void memory_free(ppl_rank *r, void *p) {
@@ -165,6 +169,8 @@ static void side_free(ppl_rank *r, int32_t kind) {
 void ppl_rank_clear(ppl_rank *r) {
     const ppl_device_ops *device = r->exec->options.device;
     if (r->device) {
+        ppl_ahead_close(r);
+        ppl_mirror_free(r);
         for (int32_t kind = 0; kind < PPL_SIDES; kind++) side_free(r, kind);
         memory_free(r, r->work);
         memory_free(r, r->scratch);

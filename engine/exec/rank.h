@@ -16,10 +16,12 @@
 enum { PPL_EXEC_AHEAD = PPL_TRACE_AHEAD };
 
 typedef enum ppl_command {
-    PPL_COMMAND_SETUP = 0, // device, programs, memory
+    PPL_COMMAND_SETUP = 0, // device, programs
+    PPL_COMMAND_MEMORY,    // all memory
     PPL_COMMAND_BIND,      // addresses into all ranks' edges, first copies of the weights
     PPL_COMMAND_STEPS,     // a range of steps of a side
     PPL_COMMAND_WEIGHTS,   // weights changed from outside
+    PPL_COMMAND_FETCH,     // weights and moments back into the store, from devices with memory of their own
     PPL_COMMAND_CLOSE      // gives everything back; the thread ends
 } ppl_command;
 
@@ -29,7 +31,8 @@ typedef enum ppl_where {
     PPL_AT_TASK,     // at task `at` of its list
     PPL_AT_NORM,     // in a NORM or VALIDATE (or at the end of its steps), for the other ranks' square sums
     PPL_AT_MEET,     // in a rollback, for all ranks to stand still
-    PPL_AT_WINDOW    // before a step, for ranks that are too far behind
+    PPL_AT_WINDOW,   // before a step, for ranks that are too far behind
+    PPL_AT_DEVICE    // for what its device has still to do
 } ppl_where;
 
 typedef enum ppl_side_kind { PPL_SIDE_TRAIN = 0, PPL_SIDE_FORWARD, PPL_SIDES } ppl_side_kind;
@@ -64,7 +67,9 @@ typedef struct ppl_param_aim {
 } ppl_param_aim;
 typedef struct ppl_input_fill {
     ppl_value value;
-    void *to; // aimed like the calls' pointers
+    void *to;      // aimed like the calls' pointers
+    char *staging; // asynchronous devices: [AHEAD][microbatches] of `bytes`, pinned
+    size_t bytes;
 } ppl_input_fill;
 
 // A program with the addresses of one side, as program_run wants it.
@@ -122,6 +127,32 @@ typedef struct ppl_peers {
     int64_t completed;       // process 0: what it has told of all ranks' completed ticks
 } ppl_peers;
 
+// A step of which all tasks have run, or are enqueued.
+typedef struct ppl_step_end {
+    int64_t tick, step, link_bytes;
+    int32_t side, peak_live;
+    bool timed;
+} ppl_step_end;
+
+// What a rank on an asynchronous device keeps (ahead.c). What is kept for each tick has PPL_EXEC_AHEAD places.
+typedef struct ppl_ahead {
+    void *done[PPL_EXEC_AHEAD], *sums_done[PPL_EXEC_AHEAD]; // events: the tick's last task; its square sums
+    void *still;                                            // an event for whoever waits for all that is enqueued
+    bool sums_out[PPL_EXEC_AHEAD];                          // square sums are underway and not on the board
+    int64_t sums_tick[PPL_EXEC_AHEAD], sums_step[PPL_EXEC_AHEAD];
+    double *sums, *sums_host;   // [params of the rank] of the device; [AHEAD] of them, pinned
+    double *loss, *seed;        // pinned: [AHEAD][microbatches] and [AHEAD], a number of the graph's type in each
+    int32_t loss_stage;         // -1: the loss is not here
+    void **timer;               // [AHEAD][tasks][3]; NULL where tasks are not timed
+    int64_t timers;             // that are open
+    void *base[PPL_EXEC_AHEAD]; // timers: the tick's begin
+    int64_t seen;               // tasks whose end was seen, counted over all ticks: signs of life
+    int64_t base_ns;            // ppl_now of the last base that was read
+    int32_t base_at;            // its place; -1 none in this range
+    ppl_step_end last;          // the newest step that is enqueued,
+    bool pending;               // and not told of
+} ppl_ahead;
+
 typedef struct ppl_rank {
     ppl_bell bell;
     _Alignas(64) atomic_llong pulse;     // grows with every task: the sign of life
@@ -151,6 +182,8 @@ typedef struct ppl_rank {
     int32_t live, peak_live;
     int64_t unvalidated, unvalidated_step; // tick and step whose norm is still out (PPL_CLIP_AFTER); -1 none
     int64_t meets;                         // meetings it took part in
+    ppl_ahead *ahead;                      // NULL on synchronous devices
+    ppl_store_entry *mirror;               // [params], memory of the device; NULL where the store serves
     int64_t bytes[PPL_MEMORIES];
 } ppl_rank;
 
@@ -164,6 +197,7 @@ struct ppl_exec {
     ppl_trace *trace;
     ppl_rank *rank; // [ranks]
     ppl_bell **bells;
+    ppl_device **devices; // [ranks]; NULL where they are synchronous
     ppl_board_slot board[PPL_EXEC_AHEAD];
     _Alignas(64) atomic_bool stop;
     atomic_int command;
@@ -177,6 +211,7 @@ struct ppl_exec {
     int32_t range_side;              // the command's arguments
     int64_t range_first, range_n;
     int64_t range_updates; // of each parameter before the range
+    bool stale;            // devices with memory of their own: the store is older than what they have
     int32_t first, end;    // this process's ranks
     ppl_peers peers;
     pthread_mutex_t mutex; // guards fault
@@ -233,8 +268,39 @@ ppl_status ppl_peers_silent(ppl_exec *e, int64_t now, double limit); // fails wh
 
 // ---- rank.c: a rank's own things ----
 ppl_status ppl_rank_setup(ppl_rank *r);
+ppl_status ppl_rank_memory(ppl_rank *r);
 void ppl_rank_clear(ppl_rank *r);
 int32_t ppl_rank_chunk(const ppl_rank *r, int32_t stage); // index of a stage among the rank's; -1 not here
+
+ppl_status ppl_exec_room(ppl_exec *e); // room.c: fails when devices have too little memory for all ranks
+
+// ---- mirror.c: the store's entries on a device with memory of its own; nothing to do on others ----
+ppl_status ppl_mirror_get(ppl_rank *r);
+void ppl_mirror_free(ppl_rank *r);
+ppl_status ppl_mirror_push(ppl_rank *r);  // the store's numbers go over
+ppl_status ppl_mirror_fetch(ppl_rank *r); // and come back
+static inline ppl_store_entry *ppl_rank_entry(const ppl_rank *r, int32_t param) {
+    return r->mirror ? &r->mirror[param] : ppl_store_at(r->exec->store, r->rank, param);
+}
+
+// ---- ahead.c: ranks on asynchronous devices ----
+ppl_status ppl_ahead_open(ppl_rank *r); // once programs have their addresses; no rank->ahead on synchronous devices
+void ppl_ahead_close(ppl_rank *r);
+ppl_status ppl_ahead_enter(ppl_rank *r, int64_t tick, bool first); // a timed step begins; first: of a range
+ppl_status ppl_ahead_seed(ppl_rank *r, int64_t tick, int32_t dtype, double value);
+ppl_status ppl_ahead_fill(ppl_rank *r, const ppl_input_fill *f, int64_t tick, int64_t step, int32_t microbatch,
+                          int32_t microbatches);
+ppl_status ppl_ahead_loss(ppl_rank *r, const void *loss, int64_t tick, const ppl_task *task);
+ppl_status ppl_ahead_begin(ppl_rank *r,
+                           int64_t tick); // times of the task that the rank is at; nothing where none are kept
+ppl_status ppl_ahead_middle(ppl_rank *r, int64_t tick);
+ppl_status ppl_ahead_end(ppl_rank *r, int64_t tick);
+ppl_status ppl_ahead_sums(ppl_rank *r, int64_t tick, int64_t step);
+ppl_status ppl_ahead_publish(ppl_rank *r, int64_t tick);       // waits for the tick's sums, if they are not published
+ppl_status ppl_ahead_poll(ppl_rank *r, bool *out);             // publishes what is there; out: some are still underway
+ppl_status ppl_ahead_push(ppl_rank *r, const ppl_step_end *s); // a step is enqueued: waits for the one before
+ppl_status ppl_ahead_drain(ppl_rank *r);                       // waits for the last one
+ppl_status ppl_ahead_still(ppl_rank *r);                       // waits for all that is enqueued
 
 // ---- version.c: which weights ----
 int64_t ppl_exec_updates(const ppl_exec *e);               // of each stage in a step
@@ -259,6 +325,8 @@ void *ppl_rank_fixed(const ppl_rank *r, int32_t side, int32_t stage, ppl_value v
 // ---- norm.c: NORM, UPDATE, VALIDATE ----
 ppl_status ppl_rank_params_setup(ppl_rank *r); // which parameters it updates, and from which accumulators
 ppl_status ppl_rank_norm(ppl_rank *r, int64_t tick, int64_t step, ppl_span *span);
+// The rank's square sums go to the board, where the last rank to come makes the norm. sums: [params of the rank].
+ppl_status ppl_rank_arrive(ppl_rank *r, int64_t tick, int64_t step, const double *sums);
 ppl_status ppl_exec_norm(ppl_exec *e, int64_t tick, int64_t step); // all sums of the tick are there
 ppl_status ppl_rank_update(ppl_rank *r, const ppl_task *task, int64_t tick, int64_t step);
 // redo: the step before was rolled back and done again; tick is to begin anew. begun: it had begun.
@@ -266,6 +334,9 @@ ppl_status ppl_rank_validate(ppl_rank *r, int64_t tick, bool begun, bool *redo);
 
 // ---- loop.c: the task loop ----
 ppl_status ppl_rank_steps(ppl_rank *r);
+ppl_status ppl_rank_end(ppl_rank *r, const ppl_step_end *s); // tells of a step that is done
+// Tells of a microbatch's loss; fails when it is not finite.
+ppl_status ppl_rank_loss(const ppl_rank *r, int64_t step, int32_t stage, int32_t microbatch, double sum);
 
 // ---- watchdog.c: the caller's side ----
 ppl_status ppl_exec_command(ppl_exec *e, ppl_command command); // hands it to all ranks and waits; the first fault

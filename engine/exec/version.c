@@ -42,7 +42,8 @@ void ppl_rank_next(ppl_rank *r, int32_t chunk, ppl_store_entry *e, ppl_update *u
 }
 
 // All versions are the newest: what was before is of another course of the training.
-static void versions_set(const ppl_rank *r, int32_t param, ppl_store_entry *e) {
+static ppl_status versions_set(ppl_rank *r, int32_t param, ppl_store_entry *e) {
+    const ppl_device_ops *device = r->exec->options.device;
     const ppl_plan *p = r->exec->plan;
     const ppl_graph *g = p->stages->graph;
     const ppl_type *type = &g->params[param].type;
@@ -54,10 +55,11 @@ static void versions_set(const ppl_rank *r, int32_t param, ppl_store_entry *e) {
             if (s->params[i] == param) chunk = c;
     }
     void *newest = e->version[ppl_rank_newest(r, chunk)], **at = e->copy ? &e->copy : &e->master;
-    if (*at != newest) memcpy(newest, *at, bytes);
+    if (*at != newest) PPL_TRY(device->copy(r->device, newest, *at, bytes, 0));
     *at = newest;
     for (int32_t i = 0; i < e->versions; i++)
-        if (e->version[i] != newest) memcpy(e->version[i], newest, bytes);
+        if (e->version[i] != newest) PPL_TRY(device->copy(r->device, e->version[i], newest, bytes, 0));
+    return PPL_OK;
 }
 
 ppl_status ppl_rank_weights(ppl_rank *r) {
@@ -69,13 +71,17 @@ ppl_status ppl_rank_weights(ppl_rank *r) {
         const ppl_type *type = &g->params[own->params[i]].type;
         ppl_store_entry *e = ppl_store_at(r->exec->store, r->rank, own->params[i]);
         if (e->copy) ppl_convert(e->copy, g->dtype, e->master, type->dtype, ppl_type_elements(type));
-        if (e->versions > 1) versions_set(r, own->params[i], e);
+    }
+    PPL_TRY(ppl_mirror_push(r));
+    for (int32_t i = 0; i < own->n_params; i++) {
+        ppl_store_entry *e = ppl_rank_entry(r, own->params[i]);
+        if (e->versions > 1) PPL_TRY(versions_set(r, own->params[i], e));
     }
     ppl_rank_bind_params(r);
     for (int32_t place = 0; place < r->versions; place++) {
         if (r->versions > 1) PPL_TRY(ppl_rank_pack_bind(r, place));
         for (int32_t i = 0; i < own->n_params; i++) {
-            const ppl_store_entry *e = ppl_store_at(r->exec->store, r->rank, own->params[i]);
+            const ppl_store_entry *e = ppl_rank_entry(r, own->params[i]);
             const void *weight = ppl_rank_weight(r, own->params[i], place < e->versions ? place : 0);
             PPL_TRY(r->exec->options.device->pack(r->device, own->params[i], weight));
         }

@@ -29,10 +29,15 @@ ppl_status ppl_rank_go_on(const ppl_rank *r) {
     return atomic_load_explicit(&r->exec->stop, memory_order_relaxed) ? PPL_ERR_STOPPED : PPL_OK;
 }
 
-enum { SLEEP_NS = 20000000 }; // a bell that is rung is never missed; this bounds how late a stop is seen
+enum {
+    SLEEP_NS = 20000000, // a bell that is rung is never missed; this bounds how late a stop is seen
+    NAP_NS = 50000       // a device rings no bell
+};
 
 ppl_status ppl_rank_pause(ppl_rank *r, int64_t *begin, unsigned seen) {
     PPL_TRY(ppl_rank_go_on(r));
+    bool sums = false; // of this rank, still underway on its device: others may wait for them
+    if (r->ahead) PPL_TRY(ppl_ahead_poll(r, &sums));
     if (r->spin_ns) {
         int64_t now = ppl_now();
         if (!*begin) *begin = now;
@@ -41,7 +46,7 @@ ppl_status ppl_rank_pause(ppl_rank *r, int64_t *begin, unsigned seen) {
             return r->exec->peers.world ? ppl_peers_poll(r->exec, true) : PPL_OK;
         }
     }
-    ppl_bell_sleep(&r->bell, seen, SLEEP_NS);
+    ppl_bell_sleep(&r->bell, seen, sums ? NAP_NS : SLEEP_NS);
     return PPL_OK;
 }
 

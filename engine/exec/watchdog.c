@@ -18,7 +18,7 @@ static const ppl_task *task_of(const ppl_exec *e, int32_t rank) {
 // The rank that another one waits for; -1: none, it works.
 static int32_t waits_for(const ppl_exec *e, int32_t rank) {
     int32_t where = atomic_load_explicit(&e->rank[rank].where, memory_order_relaxed), peer = -1;
-    if (!is_waiting(task_of(e, rank), where)) return -1;
+    if (where == PPL_AT_DEVICE || !is_waiting(task_of(e, rank), where)) return -1;
     if (where == PPL_AT_TASK) {
         int64_t tick = atomic_load_explicit(&e->rank[rank].tick, memory_order_relaxed);
         e->options.link->waits_for(e->side[e->range_side].link, task_of(e, rank), tick, &peer);
@@ -41,7 +41,8 @@ static int describe(const ppl_exec *e, int32_t rank, char *text, size_t room) {
                                         [PPL_AT_TASK] = "",
                                         [PPL_AT_NORM] = ", for the gradients of all ranks",
                                         [PPL_AT_MEET] = ", for all ranks to roll back",
-                                        [PPL_AT_WINDOW] = "before its next step"};
+                                        [PPL_AT_WINDOW] = "before its next step",
+                                        [PPL_AT_DEVICE] = ", for its device"};
     const ppl_rank *r = &e->rank[rank];
     int32_t where = atomic_load_explicit(&r->where, memory_order_relaxed);
     char task[160] = "";

@@ -200,6 +200,10 @@ ppl_status ppl_run_fail(ppl_run *r, ppl_status status) {
     return status;
 }
 
+ppl_status ppl_run_fetch(const ppl_run *r) {
+    return r->engine.exec ? ppl_exec_weights_fetch(r->engine.exec) : PPL_OK;
+}
+
 ppl_status ppl_run_restart(ppl_run *r) {
     ppl_exec_close(r->engine.exec);
     r->engine.exec = NULL;
@@ -332,6 +336,7 @@ ppl_status ppl_run_fits(const ppl_run *r, const ppl_schedule *schedule) {
 ppl_status ppl_run_use_schedule(ppl_run *r, const ppl_schedule *schedule) {
     PPL_TRY(ppl_run_fits(r, schedule));
     ppl_run_engine next;
+    PPL_TRY(ppl_run_fetch(r));
     PPL_TRY(ppl_run_engine_build(r, schedule, r->engine.store, &next)); // a failure leaves the old one as it is
     ppl_run_engine_close(&r->engine);
     r->engine = next;

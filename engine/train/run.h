@@ -83,6 +83,8 @@ ppl_status ppl_run_tell(const ppl_run *r, const char *what, ppl_status status, v
 static inline bool ppl_run_leads(const ppl_run *r) { // alone, or process 0
     return ppl_world_process_of(r->world) == 0;
 }
+// Before the store is read: devices with memory of their own give back what they have.
+ppl_status ppl_run_fetch(const ppl_run *r);
 // Starts rank threads anew over the same plan and store.
 ppl_status ppl_run_restart(ppl_run *r);
 // Compiles a schedule and starts its ranks. from: where the numbers come from; NULL: the seed.

@@ -56,7 +56,8 @@ ppl_status ppl_run_read(const ppl_run *r, int32_t index, int32_t part, double *d
     if (part == PPL_PART_GRADIENT) PPL_TRY(gradient_check(r, index));
     int32_t reader = reader_of(r, index, part);
     ppl_status st = PPL_OK;
-    if (ppl_world_process_of(r->world) == reader)
+    if (part != PPL_PART_GRADIENT) st = ppl_run_fetch(r);
+    if (st == PPL_OK && ppl_world_process_of(r->world) == reader)
         st = part == PPL_PART_GRADIENT ? ppl_exec_gradient(r->engine.exec, index, data)
                                        : ppl_store_read(r->engine.store, index, part, data);
     ppl_vote same = {.what = "a parameter",
@@ -71,8 +72,9 @@ ppl_status ppl_run_read(const ppl_run *r, int32_t index, int32_t part, double *d
 ppl_status ppl_run_write(ppl_run *r, int32_t index, int32_t part, const double *data) {
     PPL_TRY(index_check(r, index));
     PPL_TRY(ppl_run_usable(r));
+    PPL_TRY(ppl_run_fetch(r));
     PPL_TRY(ppl_store_write(r->engine.store, index, part, data));
-    if (part != PPL_PART_WEIGHT) return PPL_OK;
+    if (part != PPL_PART_WEIGHT && r->device->flags & PPL_DEVICE_HOST) return PPL_OK;
     ppl_status st = ppl_exec_weights_changed(r->engine.exec);
     return st == PPL_OK ? PPL_OK : ppl_run_fail(r, st);
 }
@@ -91,6 +93,7 @@ ppl_status ppl_run_norm(const ppl_run *r, int32_t index, int32_t part, double *o
 
 ppl_status ppl_run_save(const ppl_run *r, const char *path, int32_t state) {
     PPL_TRY(ppl_run_usable(r)); // a failure may have come in the middle of an update
+    PPL_TRY(ppl_run_fetch(r));
     return ppl_checkpoint_save(r->engine.store, path, state != 0, r->step);
 }
 

@@ -13,6 +13,7 @@ struct ppl_run_aside {
 ppl_status ppl_run_trial_begin(ppl_run *r, const ppl_schedule *schedule) {
     if (r->aside) return ppl_fail(PPL_ERR_ARG, "run: a trial is on already, want its end before the next");
     PPL_TRY(ppl_run_fits(r, schedule));
+    PPL_TRY(ppl_run_fetch(r));
     ppl_run_aside *a = ppl_alloc(sizeof *a + (size_t)r->rows * sizeof *a->row);
     if (!a) return PPL_ERR_MEMORY;
     ppl_run_engine next;

@@ -53,6 +53,10 @@ const char *test_case_print(const test_case *c, char text[192]) {
     return text;
 }
 
+static int32_t samples_of(const test_case *c) {
+    return c->samples ? c->samples : TRAINER_SAMPLES;
+}
+
 ppl_run_options test_options(const test_case *c) {
     static _Thread_local int32_t cut[GPT_LAYERS];
     int32_t stages = test_stages(c);
@@ -61,13 +65,13 @@ ppl_run_options test_options(const test_case *c) {
         .device = c->device ? c->device : "cpu",
         .first_layer = cut,
         .stages = stages,
-        .samples = TRAINER_SAMPLES,
+        .samples = samples_of(c),
         .threads = c->threads ? c->threads : 1,
         .copy_links = c->copy_links,
         .seed = 3,
         .delay_seed = c->delay_seed,
         .delay = c->delay_seed ? 200e-6 : 0,
-        .stall_seconds = 60,
+        .stall_seconds = c->stall_seconds > 0 ? c->stall_seconds : 60,
         .trace_steps = 4,
         .keep_steps = TRAINER_STEPS,
         .optimizer = {.kind = c->optimizer,
@@ -91,7 +95,7 @@ ppl_run_options test_options(const test_case *c) {
 ppl_status test_trainer_open(const test_case *c, test_trainer *out) {
     ppl_run_options o = test_options(c);
     *out = (test_trainer){0};
-    out->graph = (c->untied ? test_gpt_untied : test_gpt)(c->dtype, TRAINER_SAMPLES / c->microbatches, c->dropout);
+    out->graph = (c->untied ? test_gpt_untied : test_gpt)(c->dtype, samples_of(c) / c->microbatches, c->dropout);
     for (int32_t i = 1; c->recompute && i <= GPT_BLOCKS; i++)
         assert_int_equal(ppl_graph_recompute(out->graph, i, 1), PPL_OK);
     out->schedule = schedule_make(c->order, c->ranks, c->microbatches, c->chunks ? c->chunks : 1);

@@ -13,14 +13,15 @@ typedef struct test_case {
     int32_t ranks, chunks, microbatches; // of the schedule; chunks 0: one, two in a V
     int32_t clip;
     double clip_norm;
-    int32_t optimizer; // ppl_optimizer, SGD with momentum
-    int32_t copy_links, threads;
+    int32_t optimizer;                    // ppl_optimizer, SGD with momentum
+    int32_t copy_links, threads, samples; // samples of a step; 0: TRAINER_SAMPLES
     uint64_t delay_seed;
-    double dropout, lr; // lr 0: 0.01 with a warm-up, a decay and weight decay
-    bool recompute;     // the blocks' values are computed again
-    bool untied;        // no parameter is on two stages
-    int32_t weights;    // ppl_weights of the schedule
-    ppl_data *data;     // NULL: the text
+    double stall_seconds; // 0: 60
+    double dropout, lr;   // lr 0: 0.01 with a warm-up, a decay and weight decay
+    bool recompute;       // the blocks' values are computed again
+    bool untied;          // no parameter is on two stages
+    int32_t weights;      // ppl_weights of the schedule
+    ppl_data *data;       // NULL: the text
 } test_case;
 
 typedef struct test_trainer {
