@@ -338,7 +338,7 @@ typedef struct ppl_run_options {
     uint64_t delay_seed;  /* not 0: random delays before sends and tasks, for tests */
     double delay;         /* seconds at most */
     double stall_seconds; /* no progress for so long is PPL_ERR_STALL; 0: 120 */
-    int32_t trace_steps;  /* how many of the newest steps keep their events; 0: nothing is timed */
+    int32_t trace_steps;  /* how many of the newest steps keep their events */
     int32_t keep_steps;   /* how many step records are kept */
     ppl_optimizer_options optimizer;
     const ppl_costs *costs; /* emulated only: what a stage's F, I, W take; copied */
@@ -362,6 +362,9 @@ ppl_status ppl_run_steps(ppl_run *r, int64_t n, int64_t *done);
 /* May be called from a signal handler: the run stops after the current step with PPL_ERR_STOPPED; between steps, the next
  * call for steps or evaluation does. */
 void ppl_run_interrupt(ppl_run *r);
+/* Between steps: whether tasks of the following ones are timed (on at first). Steps that are not leave no events, and
+ * records without times: for measuring what that costs. */
+void ppl_run_time(ppl_run *r, int32_t on);
 /* Mean loss over the targets of `steps` batches of `data` from its first on, dropout off, nothing updated. */
 ppl_status ppl_run_evaluate(ppl_run *r, ppl_data *data, int64_t steps, double *loss);
 /* Between steps; weights and optimizer state stay. Same stages; placement and ranks may differ. */

@@ -124,8 +124,7 @@ static ppl_status tables_make(ppl_exec *e) {
         r->spin_ns = e->plan->ranks * threads <= ppl_cpu_cores() ? SPIN_NS : 0; // of several processes all may be here
     }
     PPL_TRY(ppl_peers_open(e));
-    int32_t kept = e->options.trace_steps;
-    return ppl_trace_build(e->plan, kept > 0 ? kept : 1, &e->trace);
+    return ppl_trace_build(e->plan, e->options.trace_steps, &e->trace);
 }
 
 static ppl_status threads_start(ppl_exec *e) {
@@ -277,6 +276,10 @@ ppl_status ppl_exec_forward(ppl_exec *e, int64_t first, int64_t n) {
 
 ppl_trace *ppl_exec_trace(ppl_exec *e) {
     return e->trace;
+}
+
+void ppl_exec_time(ppl_exec *e, bool on) {
+    e->untimed = !on;
 }
 
 ppl_status ppl_exec_weights_changed(ppl_exec *e) {

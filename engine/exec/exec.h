@@ -43,9 +43,9 @@ typedef struct ppl_exec_options {
     const ppl_plan *eval_plan; // forward only, same ranks; may be NULL
     ppl_world *world;          // the plan's processes; NULL: this one holds all ranks
     uint64_t seed, delay_seed;
-    double delay, stall_seconds;                 // seconds; stall 0: 120
-    int32_t samples_per_microbatch, trace_steps; // trace_steps 0: no clock is read, nothing is kept
-    int64_t fail_task, stall_task;               // of fail_rank; -1 none
+    double delay, stall_seconds; // seconds; stall 0: 120
+    int32_t samples_per_microbatch, trace_steps;
+    int64_t fail_task, stall_task; // of fail_rank; -1 none
     int32_t fail_rank;
 } ppl_exec_options;
 
@@ -64,6 +64,7 @@ ppl_status ppl_exec_forward(ppl_exec *e, int64_t first, int64_t n);
 // PPL_ERR_STOPPED: not a failure. Between two calls it counts for the next one, which then begins no step.
 void ppl_exec_interrupt(ppl_exec *e);
 ppl_trace *ppl_exec_trace(ppl_exec *e);
+void ppl_exec_time(ppl_exec *e, bool on); // between steps: whether the tasks of the following ones are timed
 // Devices with memory of their own: the store gets weights and moments as the last step left them. To be called, between
 // steps, before the store is read or a part of it is written.
 ppl_status ppl_exec_weights_fetch(ppl_exec *e);

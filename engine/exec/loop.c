@@ -168,7 +168,7 @@ static ppl_status step_enter(ppl_rank *r, step_run *s) {
     if (!may) return PPL_OK;
     PPL_TRY(ppl_rank_window(r, s->tick));
     s->entered = true;
-    if (s->side != PPL_SIDE_TRAIN || e->options.trace_steps == 0) return PPL_OK;
+    if (s->side != PPL_SIDE_TRAIN || e->untimed) return PPL_OK;
     ppl_trace_begin(e->trace, s->step);
     s->row = ppl_trace_row(e->trace, r->rank, s->step);
     return r->ahead ? ppl_ahead_enter(r, s->tick, s->tick == e->side[s->side].ticks) : PPL_OK;

@@ -195,6 +195,7 @@ struct ppl_exec {
     ppl_arena arena;
     ppl_side side[PPL_SIDES];
     ppl_trace *trace;
+    bool untimed;   // steps leave no spans
     ppl_rank *rank; // [ranks]
     ppl_bell **bells;
     ppl_device **devices; // [ranks]; NULL where they are synchronous

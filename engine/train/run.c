@@ -80,7 +80,7 @@ static ppl_status exec_open(ppl_run *r, const ppl_run_engine *e, ppl_exec **out)
         .delay = o->delay,
         .stall_seconds = o->stall_seconds > 0 ? o->stall_seconds : 120,
         .samples_per_microbatch = r->samples_per_microbatch,
-        .trace_steps = o->trace_steps,
+        .trace_steps = at_least_one(o->trace_steps),
         .fail_task = o->fail_task,
         .stall_task = o->stall_task,
         .fail_rank = o->fail_rank,
@@ -280,6 +280,10 @@ ppl_status ppl_run_steps(ppl_run *r, int64_t n, int64_t *done) {
 
 void ppl_run_interrupt(ppl_run *r) {
     atomic_store(&r->interrupted, true);
+}
+
+void ppl_run_time(ppl_run *r, int32_t on) {
+    if (r->engine.exec) ppl_exec_time(r->engine.exec, on != 0); // none after a failure
 }
 
 // Forward steps first .. first + n - 1 of the evaluation's data; adds to sum and weight.

@@ -226,12 +226,7 @@ static void test_untraced(void **state) {
         test_case c = test_usual;
         test_trainer t;
         test_open(&c, &t);
-        if (!kept) {
-            ppl_run_options o = test_options(&c);
-            o.trace_steps = 0;
-            ppl_run_close(t.run);
-            OK(ppl_run_open(&o, t.graph, t.schedule, t.data, &t.run));
-        }
+        ppl_run_time(t.run, kept);
         test_steps(&t, 3);
         ppl_step_record record;
         OK(ppl_run_record(t.run, 2, &record));
