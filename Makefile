@@ -105,6 +105,8 @@ unit: $(filter $(B)/tests/$(ONLY)%,$(test_bins))
 cuda_run := $(if $(filter %test,$(MAKECMDGOALS)),$(if $(shell scripts/cuda_include 2>/dev/null),found))
 cuda_programs = $(if $(cuda_run),$(foreach c,release address+undefined,$(patsubst %.c,build/$(c)-emulation/%,$(emulation_tests) $(cuda_tests))), \
                   tests/cuda/skipped.sh)
+# Those that train take minutes with fibers under sanitizers: make cuda-test runs them all, make test the others.
+cuda_quick = $(filter-out $(cuda_trains:%.c=build/address+undefined-emulation/%),$(cuda_programs))
 cuda_bins: $(emulation_bins) $(cuda_tests:%.c=$(B)/%)
 $(if $(emulation_lib),$(test_bins) $(program): $(emulation_lib))
 _cuda_built:
@@ -117,7 +119,7 @@ _test: _all unit_bins $(B)/ppl-mpi _cuda_built
 	$(Q)$(MAKE) --no-print-directory SAN=thread unit_bins
 	$(Q)$(san_env) tests/run $(test_bins) \
 	  $(test_bins:build/release/%=build/address+undefined/%) $(test_bins:build/release/%=build/thread/%) \
-	  $(cuda_programs) $(wildcard tests/lua/run.lua) $(sort $(wildcard tests/e2e/*.sh))
+	  $(cuda_quick) $(wildcard tests/lua/run.lua) $(sort $(wildcard tests/e2e/*.sh))
 _test-full: _test
 	$(Q)PPL_TEST_FULL=1 TEST_SECONDS=14400 tests/run $(wildcard tests/lua/run.lua)
 
