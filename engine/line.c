@@ -60,6 +60,7 @@ static int next_character(EditLine *edit, wchar_t *out) {
         ssize_t n = read(STDIN_FILENO, &c, 1);
         if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
         if (n <= 0) return (int)n;
+        if (c == 0) c = 'D' & 31; // what Linux makes of a Ctrl-D that came before libedit made the terminal raw
         size_t done = mbrtowc(out, &c, 1, &l->partial);
         if (done == (size_t)-2) continue;
         if (done == (size_t)-1) { // no character of this locale: taken as a byte
