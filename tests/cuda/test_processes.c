@@ -1,6 +1,7 @@
 // test_processes.c - the emulated NCCL between processes of one machine: each child is this program again, started with
 // the unique id, as mpirun's processes get it. Before it: ranks.h.
 #include "ranks.h"
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 
@@ -12,11 +13,14 @@ static int begin(void **unused) {
     return 0;
 }
 
+static bool apart; // children live in network namespaces of their own
+
 static pid_t child(const char *what, const char *id, int rank) {
     char number[12];
     snprintf(number, sizeof number, "%d", rank);
     pid_t pid = fork();
     if (pid) return pid;
+    if (apart && unshare(CLONE_NEWNET)) _exit(126);
     execl("/proc/self/exe", "child", what, id, number, (char *)NULL);
     _exit(127);
 }
@@ -33,17 +37,21 @@ static ncclComm_t join_all(const ncclUniqueId *id, int rank, int size) {
     ncclComm_t c = NULL;
     ncclResult_t status = ncclCommInitRankConfig(&c, size, *id, rank, &config);
     WANT(status == ncclInProgress);
-    while (status == ncclInProgress) {
+    for (int i = 0; i < 60000 && status == ncclInProgress; i++) {
         GO(ncclCommGetAsyncError(c, &status));
-        usleep(500);
+        usleep(1000);
     }
     WANT(status == ncclSuccess);
     return c;
 }
 
 static void settle(ncclComm_t c) {
-    for (ncclResult_t status = ncclInProgress; status == ncclInProgress; usleep(500))
+    ncclResult_t status = ncclInProgress;
+    for (int i = 0; i < 60000 && status == ncclInProgress; i++) {
         GO(ncclCommGetAsyncError(c, &status));
+        if (status == ncclInProgress) usleep(1000);
+    }
+    WANT(status == ncclSuccess);
 }
 
 // Rank 0 sends numbers round; each rank adds 1; then all-reduce, a split of all but the last, a broadcast in it.
@@ -71,7 +79,8 @@ static void round_trip(const ncclUniqueId *id, int rank) {
     ncclAllReduce(x, x, N, ncclFloat, ncclMax, c, s);
     settle(c);
     WANT(rank_value(x + N / 2, s) == 4 * SIZE);
-    ncclCommSplit(c, rank < SIZE - 1 ? 0 : NCCL_SPLIT_NOCOLOR, rank, &part, NULL);
+    ncclResult_t split = ncclCommSplit(c, rank < SIZE - 1 ? 0 : NCCL_SPLIT_NOCOLOR, rank, &part, NULL);
+    WANT(split == (rank < SIZE - 1 ? ncclInProgress : ncclSuccess));
     if (part) {
         settle(part);
         if (rank) GO(cudaMemset(x, 0, sizeof *x));
@@ -96,6 +105,18 @@ static void values_go_round_processes(void **unused) {
     assert_string_equal(emu_report(), "");
 }
 
+static void network_namespaces_do_not_part_processes(void **unused) {
+    pid_t pid = fork();
+    if (pid == 0) _exit(unshare(CLONE_NEWNET) != 0);
+    if (status_of(pid)) {
+        print_message("skipped: no network namespace can be made here\n");
+        skip();
+    }
+    apart = true;
+    values_go_round_processes(unused);
+    apart = false;
+}
+
 static void a_process_that_ends_is_a_remote_error(void **unused) {
     (void)unused;
     ncclUniqueId id;
@@ -105,12 +126,11 @@ static void a_process_that_ends_is_a_remote_error(void **unused) {
     cudaStream_t s = rank_stream();
     float *x = rank_buffer(1, 0);
     ncclRecv(x, 1, ncclFloat, 1, c, s);
-    settle(c);
     OK(status_of(pid));
     ncclResult_t status = ncclSuccess;
-    while (status == ncclSuccess) {
+    for (int i = 0; i < 60000 && (status == ncclSuccess || status == ncclInProgress); i++) {
         OK(ncclCommGetAsyncError(c, &status));
-        usleep(500);
+        usleep(1000);
     }
     assert_int_equal(status, ncclRemoteError);
     assert_says(ncclGetLastError(c), "the process of rank 1 has gone");
@@ -157,6 +177,7 @@ int main(int argc, char **argv) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, begin, begin)
     const struct CMUnitTest tests[] = {
         TEST(values_go_round_processes),
+        TEST(network_namespaces_do_not_part_processes),
         TEST(a_process_that_ends_is_a_remote_error),
         TEST(one_gpu_for_two_processes_is_refused),
     };

@@ -134,7 +134,8 @@ void letter(State &s, LetterKind kind, Letter &text) {
     case LetterKind::connect:
     case LetterKind::data:
     case LetterKind::taken:
-    case LetterKind::lost: lane_letter(s, kind, text); break;
+    case LetterKind::lost:
+    case LetterKind::left: lane_letter(s, kind, text); break;
     }
 }
 
@@ -142,7 +143,7 @@ void letter(State &s, LetterKind kind, Letter &text) {
 void gone(State &s, const std::string &address) {
     for (auto &[name, world] : tables.worlds)
         for (size_t r = 0; r < world->members.size(); r++)
-            if (world->members[r].process == address)
+            if (world->members[r].process == address && !world->left.count(static_cast<int>(r)))
                 for (Comm *c : world->comms)
                     fail_comm(s, *c, ncclRemoteError, "the process of rank " + std::to_string(r) + " has gone");
 }
@@ -219,6 +220,17 @@ void drop_handle(State &s, ncclComm_t handle) {
     tables.handles.erase(handle);
     delete handle;
     s.communicators = tables.handles.size();
+}
+
+void tell_members(State &s, const Comm &c, LetterKind kind) {
+    std::set<std::string> told;
+    for (const Member &m : c.world->members) {
+        if (m.process.empty() || !told.insert(m.process).second) continue;
+        Letter letter(kind);
+        letter.put(c.world->name);
+        letter.put(static_cast<uint64_t>(c.rank));
+        send_letter(s, m.process, letter);
+    }
 }
 
 void leave(State &, Comm &c) {

@@ -41,6 +41,7 @@ struct World {
     std::vector<Member> members;
     std::map<std::pair<int, int>, Lane> lanes;
     std::set<Comm *> comms; // of this process
+    std::set<int> left;     // ranks that have destroyed their communicator: their process may end
 };
 
 struct Batch;
@@ -72,6 +73,8 @@ struct Joining {
 void join(State &s, const CommPtr &c, const Joining &j);
 
 std::shared_ptr<World> world_named(State &s, const std::string &name);
+// Tells all other processes of the world something about this rank.
+void tell_members(State &s, const Comm &c, LetterKind kind);
 // Forgets the rank's posts and its place in the world.
 void leave(State &s, Comm &c);
 

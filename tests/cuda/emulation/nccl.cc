@@ -84,16 +84,9 @@ void plant(State &s, Batch &b) {
     }
     if (fault(s, EMU_FAULT_PEER)) {
         b.stuck = true;
-        std::set<std::string> told;
         for (Comm *other : c.world->comms)
             if (other != &c) fail_comm(s, *other, ncclRemoteError, "rank " + std::to_string(c.rank) + " is lost");
-        for (const Member &m : c.world->members) {
-            if (m.process.empty() || !told.insert(m.process).second) continue;
-            Letter letter(LetterKind::lost);
-            letter.put(c.world->name);
-            letter.put(static_cast<uint64_t>(c.rank));
-            send_letter(s, m.process, letter);
-        }
+        tell_members(s, c, LetterKind::lost);
     }
     b.failed = fault(s, EMU_FAULT_NCCL);
 }
@@ -321,6 +314,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t handle) {
         s.counts.host_waits++;
         wait_for(s, l, [&] { return quiet(s, *c); });
         c->aborted = true;
+        if (c->world) tell_members(s, *c, LetterKind::left);
         leave(s, *c);
         drop_handle(s, handle);
         moved(s);

@@ -291,6 +291,10 @@ cudaError_t enqueue_batch(State &s, const std::shared_ptr<Batch> &b) {
 
 void lane_letter(State &s, LetterKind kind, Letter &letter) {
     std::shared_ptr<World> w = world_named(s, letter.text());
+    if (kind == LetterKind::left) {
+        w->left.insert(letter.small());
+        return;
+    }
     if (kind == LetterKind::lost) {
         int rank = letter.small();
         for (Comm *c : w->comms) fail_comm(s, *c, ncclRemoteError, "rank " + std::to_string(rank) + " is lost");

@@ -7,7 +7,7 @@
 
 namespace emu {
 
-enum class LetterKind : uint64_t { hello, join, roster, connect, data, taken, lost };
+enum class LetterKind : uint64_t { hello, join, roster, connect, data, taken, lost, left };
 
 // Numbers and texts one after another; read in the order in which they were put.
 class Letter {
