@@ -64,7 +64,7 @@ script good.lua
 # ---- the command line
 want 'missing script' 1 'nowhere.lua' 'no such file' -- "$ppl" nowhere.lua
 want 'unknown command' 2 'pln' 'nearest: plan' -- "$ppl" pln
-want 'unknown option' 2 '--stpes' 'nearest: steps' -- "$ppl" good.lua --stpes 3
+want 'unknown option' 2 '--stpes' 'nearest: --steps' -- "$ppl" good.lua --stpes 3
 want 'unknown option of plan' 2 '--microbatch' 'nearest: --microbatches' -- "$ppl" plan 1f1b --microbatch 3
 want 'option without value' 2 '--run' 'has no value' -- "$ppl" good.lua --run
 want 'script without settings' 2 '--steps' 'declares no settings' -- "$ppl" plain.lua --steps 3
