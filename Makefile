@@ -105,8 +105,8 @@ unit: $(filter $(B)/tests/$(ONLY)%,$(test_bins))
 cuda_run := $(if $(filter %test,$(MAKECMDGOALS)),$(if $(shell scripts/cuda_include 2>/dev/null),found))
 cuda_programs = $(if $(cuda_run),$(foreach c,release address+undefined,$(patsubst %.c,build/$(c)-emulation/%,$(emulation_tests) $(cuda_tests))), \
                   tests/cuda/skipped.sh)
-# Those that train take minutes with fibers under sanitizers: make cuda-test runs them all, make test the others.
-cuda_quick = $(filter-out $(cuda_trains:%.c=build/address+undefined-emulation/%),$(cuda_programs))
+# The slow ones take minutes with fibers under sanitizers: make cuda-test runs them all, make test the others.
+cuda_quick = $(filter-out $(cuda_slow:%.c=build/address+undefined-emulation/%),$(cuda_programs))
 cuda_bins: $(emulation_bins) $(cuda_tests:%.c=$(B)/%)
 $(if $(emulation_lib),$(test_bins) $(program): $(emulation_lib))
 _cuda_built:
