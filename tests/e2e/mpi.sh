@@ -96,9 +96,9 @@ same() { # "2 4" OPTIONS...
     done
 }
 
-check '1f1b over 2, 3 and 4 processes' same '2 3 4'
-check 'gpipe, clipped after the update' same '2 4' --schedule gpipe --clip after --norm 0.5
-check 'zb-h1, clipped after the update' same '2 4' --schedule zb-h1 --clip after --norm 0.5
+check '1f1b over 2 and 4 processes' same '2 4'
+check 'gpipe, clipped after the update' same 2 --schedule gpipe --clip after --norm 0.5
+check 'zb-h1, clipped after the update' same 2 --schedule zb-h1 --clip after --norm 0.5
 check 'interleaved, two stages a rank' same 2 --schedule interleaved
 check 'zb-v: the tied embedding in one process' same 2 --schedule zb-v --dtype bf16
 
