@@ -22,7 +22,6 @@ fi
 # As root, with more processes than cores, without ssh: as in a container.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 export OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_plm_rsh_agent=false
-export OMPI_MCA_odls_base_sigkill_timeout=20
 
 cat >"$here/train.lua" <<'LUA'
 local ppl = require 'ppl'
@@ -183,6 +182,7 @@ stopped() {
 }
 check 'a process that is stopped' stopped
 interrupted() {
+    local -x OMPI_MCA_odls_base_sigkill_timeout=20 # to save; mpirun waits so long after any failure too
     rm -rf "$here/several"
     over 2 --quiet --steps 1000000 &
     local job=$!
