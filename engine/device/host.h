@@ -71,4 +71,17 @@ ppl_status ppl_host_event_done(ppl_device *self, void *event, bool *done);
 void ppl_host_event_close(ppl_device *self, void *event);
 ppl_status ppl_host_synchronize(ppl_device *self);
 
+// Slots of a device's table: events and copies where all is done on return, ...
+#define PPL_HOST_EVENTS                                                                                                \
+    .room = ppl_host_room, .copy_in = ppl_host_copy, .copy_out = ppl_host_copy, .copy_back = ppl_host_copy,            \
+    .copy = ppl_host_copy, .event_open = ppl_host_event_open, .timer_open = ppl_host_event_open,                       \
+    .timer_between = ppl_host_timer_between, .event_record = ppl_host_event_order, .event_wait = ppl_host_event_order, \
+    .event_done = ppl_host_event_done, .event_close = ppl_host_event_close, .synchronize = ppl_host_synchronize
+// ... and memory and programs of kernels that run on the calling thread.
+#define PPL_HOST_PROGRAMS                                                                                              \
+    .close = ppl_host_close, .memory_get = ppl_host_memory_get, .memory_free = ppl_host_memory_free,                   \
+    .host_get = ppl_host_memory_get, .host_free = ppl_host_memory_free, .program_build = ppl_host_program_build,       \
+    .program_free = ppl_host_program_free, .pack_bind = ppl_host_pack_bind, .pack = ppl_host_pack_run,                 \
+    .program_run = ppl_host_program_run
+
 #endif
