@@ -4,17 +4,7 @@
 top=$(pwd)
 here=$(mktemp -d)
 trap 'rm -rf "$here"' EXIT
-passed=0 failed=0 skipped=0
-check() { # NAME CONDITION-COMMAND...: the condition says why it fails; status 3: skipped, saying why
-    local title=$1 why
-    shift
-    why=$("$@" 2>&1)
-    case $? in
-        0) echo "ok      $title"; passed=$((passed + 1)) ;;
-        3) echo "skipped: $title: $why"; skipped=$((skipped + 1)) ;;
-        *) printf 'FAILED  %s: %s\n' "$title" "$why"; failed=$((failed + 1)) ;;
-    esac
-}
+. tests/e2e/lib/check.sh
 make --no-print-directory install DESTDIR="$here" PREFIX=/usr >"$here/log" 2>&1 || { cat "$here/log"; echo '0 passed, 1 failed, 0 skipped'; exit 1; }
 share=$here/usr/share ppl=$here/usr/bin/ppl
 
@@ -109,5 +99,4 @@ ZSH
 }
 check 'completion for zsh' in_zsh
 
-echo "$passed passed, $failed failed, $skipped skipped"
-[ $failed -eq 0 ]
+total

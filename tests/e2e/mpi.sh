@@ -6,7 +6,7 @@ top=$(pwd)
 ppl=$(readlink -f "${PPL:-./ppl}")
 several=$(readlink -f "${PPL_MPI:-build/release/ppl-mpi}")
 here=$(mktemp -d)
-passed=0 failed=0 skipped=0
+. tests/e2e/lib/check.sh
 bridge=pplbr$$
 leave() {
     for ((i = 0; i < 4; i++)); do ip netns del "ppl$$-$i"; done 2>/dev/null
@@ -53,21 +53,6 @@ end
 return run
 LUA
 
-check() { # TITLE COMMAND...: the command says why it fails on stdout
-    local title=$1 why
-    shift
-    if why=$("$@" 2>&1); then
-        echo "ok      $title"
-        passed=$((passed + 1))
-    else
-        printf 'FAILED  %s: %s\n' "$title" "$why"
-        failed=$((failed + 1))
-    fi
-}
-skip() {
-    echo "skipped: $1: $2"
-    skipped=$((skipped + 1))
-}
 
 over() { # N OPTIONS...: trains over N processes into $here/several
     local n=$1
@@ -182,7 +167,7 @@ stopped() {
 }
 check 'a process that is stopped' stopped
 interrupted() {
-    local -x OMPI_MCA_odls_base_sigkill_timeout=20 # to save; mpirun waits so long after any failure too
+    local -x OMPI_MCA_odls_base_sigkill_timeout=5 # to save; mpirun waits so long after any failure too
     rm -rf "$here/several"
     over 2 --quiet --steps 1000000 &
     local job=$!
@@ -236,5 +221,4 @@ else
     check '4 processes, each in its own network namespace' apart node0:1,node1:1,node2:1,node3:1
 fi
 
-echo "$passed passed, $failed failed, $skipped skipped"
-[ "$failed" -eq 0 ]
+total

@@ -5,21 +5,9 @@ ppl=$(readlink -f "${PPL:-./ppl}")
 top=$(pwd)
 here=$(mktemp -d)
 trap 'rm -rf "$here"' EXIT
-passed=0 failed=0
+. tests/e2e/lib/check.sh
 small='--layers 2 --dim 48 --context 32 --batch 4'
 
-# case NAME CONDITION-COMMAND...: the condition says why it fails on stdout.
-check() {
-    local title=$1 why
-    shift
-    if why=$("$@" 2>&1); then
-        echo "ok      $title"
-        passed=$((passed + 1))
-    else
-        printf 'FAILED  %s: %s\n' "$title" "$why"
-        failed=$((failed + 1))
-    fi
-}
 
 # The run directory is complete and has so many lines of metrics.
 whole() {
@@ -94,5 +82,4 @@ interrupted() {
 }
 check 'Ctrl-C finishes the step, saves and says so' interrupted
 
-echo "$passed passed, $failed failed, 0 skipped"
-[ $failed -eq 0 ]
+total

@@ -5,20 +5,9 @@ local capi = require 'ppl.capi'
 local schedule = require 'ppl.schedule'
 local schedules = require 'ppl.schedules'
 local training = require 'training'
+local support = require 'support'
+local write, read = support.write, support.read
 local nn = ppl.nn
-
-local function write(path, text)
-    local file = assert(io.open(path, 'wb'))
-    file:write(text)
-    file:close()
-end
-
-local function read(path)
-    local file = assert(io.open(path, 'rb'))
-    local text = file:read '*a'
-    file:close()
-    return text
-end
 
 -- A trainer of linear layers, two stages; rest: fields over its own.
 local function trainer(model, rest)

@@ -5,6 +5,7 @@ local costs_text = require 'ppl.costs_text'
 local plan_figures = require 'ppl.plan_figures'
 local schedules = require 'ppl.schedules'
 local yaml = require 'ppl.yaml'
+local read = require('support').read
 
 local function parse(text, stages)
     if text == '' then text = nil end
@@ -23,13 +24,6 @@ local function peaks(name, p, m)
     local list = {}
     for r, row in ipairs(figures(name, p, m).by_rank) do list[r] = row.peak_activations end
     return list
-end
-
-local function read(path)
-    local file = assert(io.open(path, 'rb'))
-    local text = file:read '*a'
-    file:close()
-    return text
 end
 
 -- The elements of an XML text in order, as { name, attributes..., text before the next tag }; fails where tags do not nest.

@@ -2,22 +2,11 @@
 -- What the page looks like in a browser: tests/e2e/report.sh.
 local capi = require 'ppl.capi'
 local yaml = require 'ppl.yaml'
+local support = require 'support'
+local write, read = support.write, support.read
 
 local GOOD = '{"step": %d, "loss": %s, "lr": 0.1, "grad_norm": 1.5, "tokens_per_s": 1000, "step_ms": 2.5, "bubble": 0.25, ' ..
     '"peak_bytes": 4096}\n'
-
-local function write(path, text)
-    local file = assert(io.open(path, 'wb'))
-    file:write(text)
-    file:close()
-end
-
-local function read(path)
-    local file = assert(io.open(path, 'rb'))
-    local text = file:read '*a'
-    file:close()
-    return text
-end
 
 -- Lines of metrics of so many steps.
 local function lines(count)

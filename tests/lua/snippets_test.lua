@@ -2,16 +2,10 @@
 -- line, each block that begins with `$ ppl plan` shows lines of what that command prints, and every built-in schedule is named.
 local schedules = require 'ppl.schedules'
 local terminal = require 'ppl.terminal'
+local read = require('support').read
 
 local FILE = (debug.getinfo(1, 'S').source:match('^@(.*)/[^/]*$') or '.') .. '/../../lua/ppl/schedules/README.md'
 local COLUMNS = 80 -- of the pictures
-
-local function read(path)
-    local file = assert(io.open(path, 'rb'))
-    local text = file:read('*a')
-    file:close()
-    return text
-end
 
 -- What `ppl plan` prints, or the words of its failure.
 local function plan(arguments)

@@ -55,6 +55,20 @@ end
 
 function support.truthy(value, what) if not value then error((what or 'value') .. ' is false', 2) end end
 
+-- A whole file, as bytes.
+function support.write(path, text)
+    local file = assert(io.open(path, 'wb'))
+    file:write(text)
+    file:close()
+end
+
+function support.read(path)
+    local file = assert(io.open(path, 'rb'))
+    local text = file:read '*a'
+    file:close()
+    return text
+end
+
 -- Lists of numbers within a tolerance.
 function support.near(got, want, tolerance)
     if type(got) == 'number' then got, want = { got }, { want } end

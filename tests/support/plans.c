@@ -3,19 +3,8 @@
 #include "support/plans.h"
 #include "base/random.h"
 #include "support/watch.h"
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-static char words[512];
-static const char *say(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static const char *say(const char *format, ...) {
-    va_list args;
-    va_start(args, format);
-    vsnprintf(words, sizeof words, format, args);
-    va_end(args);
-    return words;
-}
 
 typedef struct buffer {    // of the producer's, or one that a reader owns
     int64_t use, sent_use; // which use of the edge it holds, and held when it was last sent; -1 none
@@ -84,8 +73,8 @@ static const char *write_edge(replay *x, int32_t rank, const ppl_task *t, int32_
     if (!buffers) return NULL;
     buffer *b = &x->out[edge][place_of(x, edge, buffers, x->step[rank], x->p->edge[edge].order[t->microbatch])];
     if (b->use >= 0 && b->readers)
-        return say("stage %d overwrites use %lld of edge %d with %lld while %d still read it", t->stage,
-                   (long long)b->use, edge, (long long)use, b->readers);
+        return watch_say("stage %d overwrites use %lld of edge %d with %lld while %d still read it", t->stage,
+                         (long long)b->use, edge, (long long)use, b->readers);
     b->use = use;
     b->readers = count_holders(x->p, edge);
     return NULL;
@@ -99,11 +88,11 @@ static const char *read_edge(replay *x, int32_t rank, const ppl_task *t, int32_t
     if (reader >= 0 && e->reader_buffers[reader])
         b = &x->own[edge][reader][place_of(x, edge, e->reader_buffers[reader], step, e->order[t->microbatch])];
     if (b->use != use)
-        return say("stage %d reads edge %d and finds use %lld, wants %lld", t->stage, edge, (long long)b->use,
-                   (long long)use);
+        return watch_say("stage %d reads edge %d and finds use %lld, wants %lld", t->stage, edge, (long long)b->use,
+                         (long long)use);
     bool remote = reader >= 0 && e->reader_rank[reader] != ppl_plan_edge_rank(x->p, edge);
     if (remote && !e->reader_buffers[reader] && b->sent_use != use)
-        return say("stage %d reads use %lld of edge %d before its send", t->stage, (long long)use, edge);
+        return watch_say("stage %d reads use %lld of edge %d before its send", t->stage, (long long)use, edge);
     if (last && (!remote || e->reader_buffers[reader])) b->readers--; // a remote one lets go at its RELEASE
     return NULL;
 }
@@ -116,7 +105,7 @@ static const char *run_program(replay *x, int32_t rank, const ppl_task *t) {
         if (e->kind == PPL_U) {
             const buffer *b = &x->out[i][0];
             if (e->src == t->stage && t->microbatch == 0 && phase_of(t, PPL_PHASE_W) && b->use >= 0 && b->readers)
-                return say("stage %d begins to write edge %d while %d still read it", t->stage, i, b->readers);
+                return watch_say("stage %d begins to write edge %d while %d still read it", t->stage, i, b->readers);
             continue;
         }
         int32_t made = e->kind == PPL_F ? PPL_PHASE_F : PPL_PHASE_I;
@@ -162,11 +151,12 @@ static const char *run_task(replay *x, int32_t rank, bool *done) {
             return NULL;
         }
         if (b->sent != before + 1)
-            return say("edge %d buffer %d was sent again before it was received", t->edge, t->buffer);
+            return watch_say("edge %d buffer %d was sent again before it was received", t->edge, t->buffer);
         if (e->reader_buffers[t->slot]) {
             int32_t own_place = place_of(x, t->edge, e->reader_buffers[t->slot], x->step[rank], t->sequence);
             buffer *own = &x->own[t->edge][t->slot][own_place];
-            if (own->use >= 0 && own->readers) return say("edge %d: a receive overwrites what is still read", t->edge);
+            if (own->use >= 0 && own->readers)
+                return watch_say("edge %d: a receive overwrites what is still read", t->edge);
             *own = (buffer){.use = b->use, .readers = p->stages->edges[t->edge].kind != PPL_U};
             b->readers--;
             b->freed[t->slot]++;
@@ -268,7 +258,7 @@ const char *plan_replay(const ppl_plan *p, int32_t steps, uint64_t seed) {
     }
     for (int32_t r = 0; !bad && r < p->ranks; r++)
         if (find_task(&x, r, steps))
-            bad = say("rank %d stops at task %lld of step %lld", r, (long long)x.at[r], (long long)x.step[r]);
+            bad = watch_say("rank %d stops at task %lld of step %lld", r, (long long)x.at[r], (long long)x.step[r]);
     if (!bad) bad = watch_end(x.inside);
     close_replay(&x);
     return bad;

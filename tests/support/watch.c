@@ -18,9 +18,8 @@ struct watch {
     int32_t *live, *peak; // [ranks]
 };
 
-static char words[256];
-static const char *say(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static const char *say(const char *format, ...) {
+const char *watch_say(const char *format, ...) {
+    static char words[512];
     va_list args;
     va_start(args, format);
     vsnprintf(words, sizeof words, format, args);
@@ -68,15 +67,15 @@ static int64_t turn(const watch *w, int32_t slot, int64_t step, int32_t places) 
 
 static const char *take(int64_t *at, int64_t use, const ppl_task *t, const char *what) {
     if (*at >= 0)
-        return say("stage %d, microbatch %d: its %s still holds use %lld", t->stage, t->microbatch, what,
-                   (long long)*at);
+        return watch_say("stage %d, microbatch %d: its %s still holds use %lld", t->stage, t->microbatch, what,
+                         (long long)*at);
     *at = use;
     return NULL;
 }
 
 static const char *held(const int64_t *at, int64_t use, const ppl_task *t, const char *what) {
     if (*at == use) return NULL;
-    return say("stage %d, microbatch %d: its %s holds use %lld", t->stage, t->microbatch, what, (long long)*at);
+    return watch_say("stage %d, microbatch %d: its %s holds use %lld", t->stage, t->microbatch, what, (long long)*at);
 }
 
 // The place of the version that a task reads: what ppl_task.version means to an executor that begins with step 0.
@@ -91,19 +90,19 @@ static const char *check_version(watch *w, const ppl_task *t, int64_t step) {
     int64_t is = step * a_step + t->version;
     if (is < 0) is = 0; // the first step
     if (is != want)
-        return say("stage %d, microbatch %d of step %lld reads version %lld, want %lld", t->stage, t->microbatch,
-                   (long long)step, (long long)is, (long long)want);
+        return watch_say("stage %d, microbatch %d of step %lld reads version %lld, want %lld", t->stage, t->microbatch,
+                         (long long)step, (long long)is, (long long)want);
     if (s->version[is % p->layout[t->stage].versions] == is) return NULL;
-    return say("stage %d, microbatch %d of step %lld: version %lld is overwritten", t->stage, t->microbatch,
-               (long long)step, (long long)is);
+    return watch_say("stage %d, microbatch %d of step %lld: version %lld is overwritten", t->stage, t->microbatch,
+                     (long long)step, (long long)is);
 }
 
 static const char *update(watch *w, const ppl_task *t, int64_t step) {
     stage_watch *s = &w->stage[t->stage];
     int64_t a_step = w->p->weights == PPL_WEIGHTS_STASH ? w->p->microbatches : 1;
     if (ppl_plan_flows(w->p) && step * a_step + t->version != s->newest)
-        return say("stage %d: update of version %lld, the newest is %lld", t->stage,
-                   (long long)(step * a_step + t->version), (long long)s->newest);
+        return watch_say("stage %d: update of version %lld, the newest is %lld", t->stage,
+                         (long long)(step * a_step + t->version), (long long)s->newest);
     s->newest++;
     s->version[s->newest % w->p->layout[t->stage].versions] = s->newest;
     return NULL;
@@ -130,10 +129,10 @@ const char *watch_task(watch *w, const ppl_task *t, int64_t step) {
 
 const char *watch_end(const watch *w) {
     for (int32_t r = 0; r < w->p->ranks && !w->p->options.forward_only; r++) {
-        if (w->live[r]) return say("rank %d ends with %d live activations", r, w->live[r]);
+        if (w->live[r]) return watch_say("rank %d ends with %d live activations", r, w->live[r]);
         if (w->peak[r] != ppl_plan_peak_live(w->p, r))
-            return say("rank %d had %d live activations at once, the plan says %d", r, w->peak[r],
-                       ppl_plan_peak_live(w->p, r));
+            return watch_say("rank %d had %d live activations at once, the plan says %d", r, w->peak[r],
+                             ppl_plan_peak_live(w->p, r));
     }
     return NULL;
 }

@@ -11,5 +11,7 @@ void watch_close(watch *w);
 const char *watch_task(watch *w, const ppl_task *t, int64_t step);
 // That everything in flight has ended, and that as many activations were alive at once on a rank as the plan says.
 const char *watch_end(const watch *w);
+// What was wrong, in words that are valid until the next call.
+const char *watch_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif
