@@ -4,6 +4,7 @@ local capi = require 'ppl.capi'
 local check = require 'ppl.check'
 local fail = require 'ppl.fail'
 local nearest = require 'ppl.nearest'
+local count = require 'ppl.count'
 
 local lib = capi.lib
 local actions = {}
@@ -67,8 +68,8 @@ local function recorder(where, shape, rank, own, watch)
         if microbatch == s then fail('%s: is called with a colon, want a dot: s.%s(5)', at, kind) end
         check.integer(at .. ': the microbatch', microbatch, 0, m - 1)
         check.integer(at .. ': the chunk', chunk, 0, #own - 1)
-        fail('%s: has more than %d actions and goes on, want the actions of %d stage%s and %d microbatches: does it end?',
-            place(), limit, #own, #own == 1 and '' or 's', m)
+        fail('%s: has more than %d actions and goes on, want the actions of %s and %s: does it end?',
+            place(), limit, count(#own, 'stage'), count(m, 'microbatch'))
     end
     local function add(kind, microbatch, chunk)
         if watch then watch(#list) end

@@ -6,6 +6,7 @@ local plan_figures = require 'ppl.plan_figures'
 local plan_text = require 'ppl.plan_text'
 local schedules = require 'ppl.schedules'
 local tables = require 'ppl.table'
+local count = require 'ppl.count'
 
 local compare = {}
 
@@ -101,7 +102,7 @@ function compare.text(rows, refused, options)
                 if column.of then list[r][column.key] = column.of(row) end
             end
         end
-        lines[1] = ('%d ranks, %d microbatches%s\n'):format(rows[1].ranks, rows[1].microbatches,
+        lines[1] = ('%s, %s%s\n'):format(count(rows[1].ranks, 'rank'), count(rows[1].microbatches, 'microbatch'),
             options.steps > 1 and (', the last of %d chained steps'):format(options.steps) or '')
         lines[2] = tostring(tables.new(shown, list))
         lines[3] = '\nbubble ratio: idle / iteration; overhead: idle / ideal; span idle: the largest of a rank; peak act: microbatches\n' ..

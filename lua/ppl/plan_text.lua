@@ -4,6 +4,7 @@ local capi = require 'ppl.capi'
 local events = require 'ppl.events'
 local json = require 'ppl.json'
 local tables = require 'ppl.table'
+local count = require 'ppl.count'
 
 local text = {}
 
@@ -28,8 +29,8 @@ end
 
 -- "schedule 1f1b: 4 ranks, 4 stages, 8 microbatches"
 function text.title(compiled)
-    return ('schedule %s: %d ranks, %d stages, %d microbatches'):format(compiled.name, compiled.ranks, compiled.stages,
-        compiled.microbatches)
+    return ('schedule %s: %s, %s, %s'):format(compiled.name, count(compiled.ranks, 'rank'), count(compiled.stages, 'stage'),
+        count(compiled.microbatches, 'microbatch'))
 end
 
 local function add_formulas(lines, formulas, time)

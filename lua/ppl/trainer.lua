@@ -10,6 +10,7 @@ local fail = require 'ppl.fail'
 local model = require 'ppl.model'
 local optim = require 'ppl.optim'
 local schedules = require 'ppl.schedules'
+local count = require 'ppl.count'
 
 local lib = capi.lib
 local trainer = {}
@@ -182,8 +183,9 @@ function Trainer:graph() return self.trace:listing() end
 
 function Trainer:__tostring()
     local s = self.schedule
-    return ('trainer %s: %d layers on %d stages, %d ranks, schedule %s, %d microbatches of %d samples, %s, step %d of %d%s'):format(
-        self.name, #self.trace.layer_names, s.stages, s.ranks, s.name, s.microbatches, self.batch / s.microbatches, self.dtype,
+    return ('trainer %s: %s on %s, %s, schedule %s, %s of %s, %s, step %d of %d%s'):format(
+        self.name, count(#self.trace.layer_names, 'layer'), count(s.stages, 'stage'), count(s.ranks, 'rank'), s.name,
+        count(s.microbatches, 'microbatch'), count(self.batch / s.microbatches, 'sample'), self.dtype,
         self:steps_done(), self.steps, self.closed and ', closed' or '')
 end
 

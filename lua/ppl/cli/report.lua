@@ -4,6 +4,7 @@ local capi = require 'ppl.capi'
 local fail = require 'ppl.fail'
 local json = require 'ppl.json'
 local options = require 'ppl.cli.options'
+local count = require 'ppl.count'
 
 local report = {}
 
@@ -44,8 +45,8 @@ function report.run(arguments)
         names[i] = said.name
         if not said.whole then
             whole = false
-            io.stderr:write(('ppl: %s: the run has not ended, or was ended from outside: the page shows its %d step%s\n'):format(
-                path, said.steps, said.steps == 1 and '' or 's'))
+            io.stderr:write(('ppl: %s: the run has not ended, or was ended from outside: the page shows its %s\n'):format(
+                path, count(said.steps, 'step')))
         end
     end
     local text = require 'ppl.report.page'.text(runs, names)

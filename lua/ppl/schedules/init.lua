@@ -4,6 +4,7 @@ local check = require 'ppl.check'
 local fail = require 'ppl.fail'
 local nearest = require 'ppl.nearest'
 local schedule = require 'ppl.schedule'
+local count = require 'ppl.count'
 
 local schedules = {}
 
@@ -110,8 +111,8 @@ function schedules.compile(what, options)
     if stages % chunks ~= 0 then fail('%s: %d stages, want a multiple of its %d chunks', where, stages, chunks) end
     local ranks = stages / chunks
     if options.ranks and options.ranks ~= ranks then
-        fail('%s: %d stages on %d ranks, want %d ranks (%d chunk%s each)', where, stages, options.ranks, ranks, chunks,
-            chunks == 1 and '' or 's')
+        fail('%s: %d stages on %d ranks, want %d ranks (%s each)', where, stages, options.ranks, ranks,
+            count(chunks, 'chunk'))
     end
     return schedule.compile(description, { ranks = ranks, microbatches = options.microbatches })
 end
