@@ -10,6 +10,7 @@
 #include "exec/rank.h"
 
 enum { MARK_BEGIN, MARK_MIDDLE, MARK_END, MARKS };
+enum { NAP_NS = 10000 }; // between two looks for a device
 
 static const ppl_device_ops *ops_of(const ppl_rank *r) {
     return r->exec->options.device;
@@ -160,18 +161,6 @@ ppl_status ppl_ahead_end(ppl_rank *r, int64_t tick) {
     return mark(r, tick, MARK_END);
 }
 
-// The device's clock is tied to the host's where a range begins, while the device has nothing else to do; from then on each
-// step's times go by its own first event, whose distance to the one before is added up.
-ppl_status ppl_ahead_enter(ppl_rank *r, int64_t tick, bool first) {
-    ppl_ahead *a = r->ahead;
-    if (first) {
-        a->base_at = -1;
-        a->base_ns = ppl_now();
-        a->seen = tick * r->exec->plan->rank[r->rank].count;
-    }
-    return ops_of(r)->event_record(r->device, a->base[place_of(tick)], 0);
-}
-
 ppl_status ppl_ahead_sums(ppl_rank *r, int64_t tick, int64_t step) {
     ppl_ahead *a = r->ahead;
     size_t place = place_of(tick), params = (size_t)r->n_params;
@@ -208,8 +197,7 @@ static ppl_status pulses_count(ppl_rank *r) {
 }
 
 // The host looks again and again: it must see a stop, and a device that has failed.
-static ppl_status event_await(ppl_rank *r, void *event) {
-    enum { NAP_NS = 10000 };
+static ppl_status event_await(ppl_rank *r, void *event, int64_t nap_ns) {
     int was = atomic_exchange_explicit(&r->where, PPL_AT_DEVICE, memory_order_relaxed);
     bool done = false;
     ppl_status st = PPL_OK;
@@ -217,16 +205,31 @@ static ppl_status event_await(ppl_rank *r, void *event) {
         st = ops_of(r)->event_done(r->device, event, &done);
         if (st != PPL_OK || done) break;
         if ((st = ppl_rank_go_on(r)) != PPL_OK || (st = pulses_count(r)) != PPL_OK) break;
-        clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = NAP_NS}, NULL);
+        if (nap_ns) clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = nap_ns}, NULL);
     }
     atomic_store_explicit(&r->where, was, memory_order_relaxed);
     return st;
 }
 
+// The device's clock is tied to the host's where a range begins, while the device has nothing else to do: the host looks for
+// the event without a nap. From then on each step's times go by its own first event, whose distance to the one before is
+// added up.
+ppl_status ppl_ahead_enter(ppl_rank *r, int64_t tick, bool first) {
+    ppl_ahead *a = r->ahead;
+    void *base = a->base[place_of(tick)];
+    PPL_TRY(ops_of(r)->event_record(r->device, base, 0));
+    if (!first) return PPL_OK;
+    a->base_at = -1;
+    a->seen = tick * r->exec->plan->rank[r->rank].count;
+    PPL_TRY(event_await(r, base, 0));
+    a->base_ns = ppl_now();
+    return PPL_OK;
+}
+
 ppl_status ppl_ahead_still(ppl_rank *r) {
     if (!r->ahead) return PPL_OK;
     PPL_TRY(ops_of(r)->event_record(r->device, r->ahead->still, 0));
-    return event_await(r, r->ahead->still);
+    return event_await(r, r->ahead->still, NAP_NS);
 }
 
 ppl_status ppl_ahead_publish(ppl_rank *r, int64_t tick) {
@@ -234,7 +237,7 @@ ppl_status ppl_ahead_publish(ppl_rank *r, int64_t tick) {
     size_t place = place_of(tick);
     if (!a || !a->sums_out[place]) return PPL_OK;
     a->sums_out[place] = false;
-    PPL_TRY(event_await(r, a->sums_done[place]));
+    PPL_TRY(event_await(r, a->sums_done[place], NAP_NS));
     return ppl_rank_arrive(r, tick, a->sums_step[place], &a->sums_host[place * (size_t)r->n_params]);
 }
 
@@ -293,7 +296,7 @@ static ppl_status times_read(ppl_rank *r, const ppl_step_end *s) {
 
 static ppl_status step_tell(ppl_rank *r, const ppl_step_end *s) {
     ppl_status st;
-    PPL_GOTO(event_await(r, r->ahead->done[place_of(s->tick)]));
+    PPL_GOTO(event_await(r, r->ahead->done[place_of(s->tick)], NAP_NS));
     if (s->side == PPL_SIDE_TRAIN) PPL_GOTO(ppl_ahead_publish(r, s->tick));
     if (s->timed) PPL_GOTO(times_read(r, s));
     PPL_TRY(losses_tell(r, s));
