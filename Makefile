@@ -113,7 +113,7 @@ _cuda_built:
 	$(Q)$(if $(cuda_run),$(MAKE) --no-print-directory CUDA=emulation cuda_bins)
 	$(Q)$(if $(cuda_run),$(MAKE) --no-print-directory CUDA=emulation SAN=address$(comma)undefined cuda_bins)
 _cuda-test: _cuda_built
-	$(Q)$(san_env) tests/run $(cuda_programs)
+	$(Q)$(san_env) PPL_TEST_FULL=1 tests/run $(cuda_programs)
 _test: _all unit_bins $(B)/ppl-mpi _cuda_built
 	$(Q)$(MAKE) --no-print-directory SAN=address$(comma)undefined unit_bins
 	$(Q)$(MAKE) --no-print-directory SAN=thread unit_bins

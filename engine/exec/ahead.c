@@ -6,7 +6,7 @@
 // of all. What the device and the host exchange for a step lies in one of PPL_EXEC_AHEAD places of pinned memory, the
 // step's tick modulo that: a place is used again when its step has been told of. In a step the host waits for the device,
 // by looking again and again, only where the plan joins ranks or a decision needs a number: NORM with clip before or stage,
-// VALIDATE, and each UPDATE of a microbatch alone.
+// VALIDATE, and with clip stage each UPDATE of a microbatch alone.
 #include "exec/rank.h"
 
 enum { MARK_BEGIN, MARK_MIDDLE, MARK_END, MARKS };
@@ -65,22 +65,28 @@ static ppl_status events_open(ppl_rank *r, ppl_ahead *a) {
     return PPL_OK;
 }
 
+// Square sums of a step: of each parameter, where microbatches step the weights alone of each of them.
+static size_t sums_count(const ppl_rank *r) {
+    const ppl_plan *p = r->exec->plan;
+    return (size_t)r->n_params * (p->weights == PPL_WEIGHTS_STASH ? (size_t)p->microbatches : 1);
+}
+
 ppl_status ppl_ahead_open(ppl_rank *r) {
     const ppl_exec *e = r->exec;
     if (!(e->options.device->flags & PPL_DEVICE_ASYNC)) return PPL_OK;
     ppl_ahead *a = r->ahead = ppl_arena_get(&r->arena, sizeof *a);
     if (!a) return PPL_ERR_MEMORY;
-    size_t params = (size_t)r->n_params, microbatches = (size_t)most_microbatches(e);
+    size_t microbatches = (size_t)most_microbatches(e), sums_bytes = sums_count(r) * sizeof(double);
     a->loss_stage = -1;
     PPL_TRY(fills_open(r));
     PPL_TRY(events_open(r, a));
     PPL_TRY(host_get(r, PPL_EXEC_AHEAD * microbatches * sizeof(double), &a->loss));
     PPL_TRY(host_get(r, PPL_EXEC_AHEAD * sizeof(double), &a->seed));
-    PPL_TRY(host_get(r, PPL_EXEC_AHEAD * params * sizeof(double), &a->sums_host));
+    PPL_TRY(host_get(r, PPL_EXEC_AHEAD * sums_bytes, &a->sums_host));
     void *sums = NULL;
-    PPL_TRY(ops_of(r)->memory_get(r->device, params * sizeof(double), &sums));
+    PPL_TRY(ops_of(r)->memory_get(r->device, sums_bytes, &sums));
     a->sums = sums;
-    r->bytes[PPL_MEM_OTHER] += (int64_t)(params * sizeof(double));
+    r->bytes[PPL_MEM_OTHER] += (int64_t)sums_bytes;
     return PPL_OK;
 }
 
@@ -161,20 +167,38 @@ ppl_status ppl_ahead_end(ppl_rank *r, int64_t tick) {
     return mark(r, tick, MARK_END);
 }
 
+// stage -1: of all.
+static ppl_status sums_enqueue(ppl_rank *r, int32_t stage, double *out) {
+    for (int32_t i = 0; i < r->n_params; i++) {
+        const ppl_rank_param *p = &r->params[i];
+        const ppl_update *u = &p->update;
+        if (p->counts && (stage < 0 || p->stage == stage))
+            PPL_TRY(ops_of(r)->square_sum_at(r->device, p->grads, u->uses, u->dtype, u->n, &out[i]));
+    }
+    return PPL_OK;
+}
+
+// The step's sums come back, behind all that is enqueued.
+static ppl_status sums_fetch(ppl_rank *r, size_t place) {
+    ppl_ahead *a = r->ahead;
+    size_t count = sums_count(r);
+    PPL_TRY(ops_of(r)->copy_back(r->device, &a->sums_host[place * count], a->sums, count * sizeof(double), 0));
+    return ops_of(r)->event_record(r->device, a->sums_done[place], 0);
+}
+
 ppl_status ppl_ahead_sums(ppl_rank *r, int64_t tick, int64_t step) {
     ppl_ahead *a = r->ahead;
-    size_t place = place_of(tick), params = (size_t)r->n_params;
-    for (size_t i = 0; i < params; i++) {
-        const ppl_update *u = &r->params[i].update;
-        if (r->params[i].counts)
-            PPL_TRY(ops_of(r)->square_sum_at(r->device, r->params[i].grads, u->uses, u->dtype, u->n, &a->sums[i]));
-    }
-    PPL_TRY(ops_of(r)->copy_back(r->device, &a->sums_host[place * params], a->sums, params * sizeof(double), 0));
-    PPL_TRY(ops_of(r)->event_record(r->device, a->sums_done[place], 0));
+    size_t place = place_of(tick);
+    if (r->exec->plan->weights != PPL_WEIGHTS_STASH) PPL_TRY(sums_enqueue(r, -1, a->sums));
+    PPL_TRY(sums_fetch(r, place));
     a->sums_out[place] = true;
     a->sums_tick[place] = tick;
     a->sums_step[place] = step;
     return PPL_OK;
+}
+
+ppl_status ppl_ahead_sums_alone(ppl_rank *r, int32_t stage, int32_t microbatch) {
+    return sums_enqueue(r, stage, &r->ahead->sums[microbatch * r->n_params]);
 }
 
 // ---- when the device has done it ----
@@ -232,13 +256,26 @@ ppl_status ppl_ahead_still(ppl_rank *r) {
     return event_await(r, r->ahead->still, NAP_NS);
 }
 
+ppl_status ppl_ahead_sums_await(ppl_rank *r, int64_t tick, int32_t microbatch, const double **out) {
+    size_t place = place_of(tick);
+    PPL_TRY(sums_fetch(r, place));
+    *out = &r->ahead->sums_host[place * sums_count(r) + (size_t)(microbatch * r->n_params)];
+    return event_await(r, r->ahead->sums_done[place], NAP_NS);
+}
+
+// Of microbatches that stepped the weights alone, the sums are added in their order, into the first's.
+static const double *sums_add(const ppl_rank *r, double *sums) {
+    for (size_t i = (size_t)r->n_params; i < sums_count(r); i++) sums[i % (size_t)r->n_params] += sums[i];
+    return sums;
+}
+
 ppl_status ppl_ahead_publish(ppl_rank *r, int64_t tick) {
     ppl_ahead *a = r->ahead;
     size_t place = place_of(tick);
     if (!a || !a->sums_out[place]) return PPL_OK;
     a->sums_out[place] = false;
     PPL_TRY(event_await(r, a->sums_done[place], NAP_NS));
-    return ppl_rank_arrive(r, tick, a->sums_step[place], &a->sums_host[place * (size_t)r->n_params]);
+    return ppl_rank_arrive(r, tick, a->sums_step[place], sums_add(r, &a->sums_host[place * sums_count(r)]));
 }
 
 // A rank that waits for others looks after its own sums: others may wait for them.

@@ -146,7 +146,8 @@ static void scale_set(ppl_rank *r, double scale) {
 static ppl_status sums_put(ppl_rank *r, int64_t tick, int64_t step, const double *had) {
     ppl_board_slot *slot = ppl_board_at(r->exec, tick);
     PPL_TRY(sums_publish(r, slot, step, had));
-    if (r->exec->client.optimizer.clip == PPL_CLIP_STAGE) stages_clip(r, slot, tick);
+    bool alone = r->exec->plan->weights == PPL_WEIGHTS_STASH; // each update has seen to its own
+    if (r->exec->client.optimizer.clip == PPL_CLIP_STAGE && !alone) stages_clip(r, slot, tick);
     return PPL_OK;
 }
 
@@ -167,12 +168,12 @@ static ppl_status sums_arrive(ppl_rank *r, int64_t tick, int64_t step, ppl_span 
     bool alone = r->exec->plan->weights == PPL_WEIGHTS_STASH; // each update has seen to its own
     int32_t clip = r->exec->client.optimizer.clip;
     if (!alone) scale_set(r, 1);
-    if (r->ahead && !alone) PPL_TRY(ppl_ahead_sums(r, tick, step));
+    if (r->ahead) PPL_TRY(ppl_ahead_sums(r, tick, step));
     else if (!alone) PPL_TRY(sums_put(r, tick, step, NULL));
     if (r->ahead) PPL_TRY(ppl_ahead_middle(r, tick));
     else span->middle = ppl_now();
-    if (!r->ahead || alone) return sums_count(r, tick, step);
-    return clip == PPL_CLIP_BEFORE || clip == PPL_CLIP_STAGE ? ppl_ahead_publish(r, tick) : PPL_OK;
+    if (!r->ahead) return sums_count(r, tick, step);
+    return clip == PPL_CLIP_BEFORE || (clip == PPL_CLIP_STAGE && !alone) ? ppl_ahead_publish(r, tick) : PPL_OK;
 }
 
 ppl_status ppl_rank_norm(ppl_rank *r, int64_t tick, int64_t step, ppl_span *span) {
@@ -257,17 +258,23 @@ static ppl_status stage_update(ppl_rank *r, int32_t stage, int32_t microbatch, i
 static ppl_status alone_norm(ppl_rank *r, const ppl_task *task, int64_t tick, int64_t step) {
     const ppl_optimizer_options *o = &r->exec->client.optimizer;
     ppl_board_slot *slot = ppl_board_at(r->exec, tick);
-    double all = 0;
+    const double *had = NULL; // an asynchronous device tells the step's sums at its end, what clips at once
+    double all = 0, *scale = &r->scale[ppl_rank_chunk(r, task->stage)];
+    *scale = 1;
+    if (r->ahead) {
+        PPL_TRY(ppl_ahead_sums_alone(r, task->stage, task->microbatch));
+        if (o->clip != PPL_CLIP_STAGE) return PPL_OK;
+        PPL_TRY(ppl_ahead_sums_await(r, tick, task->microbatch, &had));
+    }
     for (int32_t i = 0; i < r->n_params; i++) {
         const ppl_rank_param *p = &r->params[i];
         if (p->stage != task->stage) continue;
-        double sum = 0;
-        PPL_TRY(sum_of(r, p, step, &sum));
-        slot->sums[p->param] = task->microbatch ? slot->sums[p->param] + sum : sum;
+        double sum = had ? had[i] : 0;
+        PPL_TRY(had ? sum_check(r, p, step, sum) : sum_of(r, p, step, &sum));
+        if (!had) slot->sums[p->param] = task->microbatch ? slot->sums[p->param] + sum : sum;
         all += sum;
     }
-    double *scale = &r->scale[ppl_rank_chunk(r, task->stage)];
-    *scale = o->clip == PPL_CLIP_STAGE ? ppl_clip_scale(o, sqrt(all)) : 1;
+    if (o->clip == PPL_CLIP_STAGE) *scale = ppl_clip_scale(o, sqrt(all));
     if (*scale < 1) atomic_store(&slot->clipped, tick + 1);
     return PPL_OK;
 }

@@ -140,7 +140,7 @@ typedef struct ppl_ahead {
     void *still;                                            // an event for whoever waits for all that is enqueued
     bool sums_out[PPL_EXEC_AHEAD];                          // square sums are underway and not on the board
     int64_t sums_tick[PPL_EXEC_AHEAD], sums_step[PPL_EXEC_AHEAD];
-    double *sums, *sums_host;   // [params of the rank] of the device; [AHEAD] of them, pinned
+    double *sums, *sums_host;   // [params of the rank] (stash: [microbatches] of these) of the device; [AHEAD], pinned
     double *loss, *seed;        // pinned: [AHEAD][microbatches] and [AHEAD], a number of the graph's type in each
     int32_t loss_stage;         // -1: the loss is not here
     void **timer;               // [AHEAD][tasks][3]; NULL where tasks are not timed
@@ -297,6 +297,9 @@ ppl_status ppl_ahead_begin(ppl_rank *r,
 ppl_status ppl_ahead_middle(ppl_rank *r, int64_t tick);
 ppl_status ppl_ahead_end(ppl_rank *r, int64_t tick);
 ppl_status ppl_ahead_sums(ppl_rank *r, int64_t tick, int64_t step);
+// Those of a microbatch that steps a stage's weights alone join the step's; await, for whoever needs them at once: [params].
+ppl_status ppl_ahead_sums_alone(ppl_rank *r, int32_t stage, int32_t microbatch);
+ppl_status ppl_ahead_sums_await(ppl_rank *r, int64_t tick, int32_t microbatch, const double **out);
 ppl_status ppl_ahead_publish(ppl_rank *r, int64_t tick);       // waits for the tick's sums, if they are not published
 ppl_status ppl_ahead_poll(ppl_rank *r, bool *out);             // publishes what is there; out: some are still underway
 ppl_status ppl_ahead_push(ppl_rank *r, const ppl_step_end *s); // a step is enqueued: waits for the one before

@@ -3,7 +3,7 @@
 emulation_tests := tests/cuda/test_kernels.c tests/cuda/test_runtime.c tests/cuda/test_products.c tests/cuda/test_nccl.c \
                    tests/cuda/test_layouts.c tests/cuda/test_processes.c
 # Tests of the engine's device over the emulation.
-cuda_slow := tests/cuda/test_device_kernels.c tests/cuda/test_device_train.c tests/cuda/test_train.c
+cuda_slow := tests/cuda/test_device_kernels.c tests/cuda/test_device_train.c tests/cuda/test_train.c tests/cuda/test_flow.c
 cuda_tests := tests/cuda/test_device.c $(cuda_slow)
 emulation_src := $(wildcard tests/cuda/emulation/*.cc)
 

@@ -101,11 +101,11 @@ static void inputs_set(sequential *s, int32_t mb) {
     static int32_t tokens[MOST_TOKENS];
     static double x[MOST_TOKENS];
     const ppl_graph *g = s->t.graph;
-    int32_t samples = TRAINER_SAMPLES / s->c->microbatches;
+    int32_t all = test_samples(s->c), samples = all / s->c->microbatches;
     for (size_t v = 0; v < g->n_values; v++) {
         if (g->values[v].kind != PPL_VALUE_INPUT) continue;
         int32_t input = strcmp(g->values[v].name, "targets") == 0;
-        must(ppl_data_read(s->data, s->step, mb * samples, samples, TRAINER_SAMPLES, input, tokens));
+        must(ppl_data_read(s->data, s->step, mb * samples, samples, all, input, tokens));
         for (int32_t k = 0; k < samples * GPT_CONTEXT; k++) x[k] = tokens[k];
         ppl_interpret_write(&s->t, (ppl_value)v, x);
     }
@@ -116,6 +116,31 @@ static void inputs_set(sequential *s, int32_t mb) {
 static void grads_of(const sequential *s, int32_t i, const void **grads) {
     const ppl_param *p = &s->t.graph->params[i];
     for (int32_t k = 0; k < p->n_uses; k++) grads[k] = s->t.data[p->uses[k]];
+}
+
+// The optimizer's arithmetic is the device's: where it has memory of its own, an array goes over for the step and comes back.
+static void *there(const sequential *s, void *host, int64_t n) {
+    void *p = host;
+    if (s->t.ops->flags & PPL_DEVICE_HOST || !host) return p;
+    must(s->t.ops->memory_get(s->t.device, (size_t)n * sizeof(float), &p));
+    must(s->t.ops->copy_in(s->t.device, p, host, (size_t)n * sizeof(float), 0));
+    return p;
+}
+
+static void back(const sequential *s, void *p, void *host, int64_t n) {
+    if (p == host) return;
+    must(s->t.ops->copy_out(s->t.device, host, p, (size_t)n * sizeof(float), 0));
+    s->t.ops->memory_free(s->t.device, p);
+}
+
+static void param_step(const sequential *s, const sequential_param *p, ppl_update *u, float *next) {
+    void *w = u->weight = u->weight_out = there(s, next, p->n);
+    u->moment1 = u->moment1_out = there(s, p->moment1, p->n);
+    if (s->o.kind == PPL_ADAMW) u->moment2 = u->moment2_out = there(s, p->moment2, p->n);
+    must(s->t.ops->update(s->t.device, u, 0));
+    back(s, w, next, p->n);
+    back(s, u->moment1_out, p->moment1, p->n);
+    if (s->o.kind == PPL_ADAMW) back(s, u->moment2_out, p->moment2, p->n);
 }
 
 // Steps every parameter by the gradients that are there; adds their square sums.
@@ -140,12 +165,9 @@ static void update(sequential *s, int32_t done_in_step, double *sums, bool *clip
         ppl_update u = {
             .n = p->n, .grads = grads, .uses = g->params[i].n_uses, .dtype = PPL_F32, .copy_dtype = PPL_F32};
         ppl_update_set(&u, &s->o, s->step, s->updates, g->params[i].spec.decay != 0);
-        u.weight = u.weight_out = next;
-        u.moment1 = u.moment1_out = p->moment1;
-        if (s->o.kind == PPL_ADAMW) u.moment2 = u.moment2_out = p->moment2;
         u.scale = s->o.clip == PPL_CLIP_STAGE ? ppl_clip_scale(&s->o, sqrt(stage)) : 1;
         *clipped |= u.scale < 1;
-        must(s->t.ops->update(s->t.device, &u, 0));
+        param_step(s, p, &u, next);
     }
     free(sum);
     s->updates++;
@@ -154,7 +176,7 @@ static void update(sequential *s, int32_t done_in_step, double *sums, bool *clip
 static void step_run(sequential *s, const int32_t *before, int32_t in_call, double *loss, double *norm) {
     int32_t m = s->c->microbatches;
     bool stash = s->c->weights == PPL_WEIGHTS_STASH, clipped = false;
-    double weight = TRAINER_SAMPLES * GPT_CONTEXT, sum = 0, all = 0, *sums = calloc((size_t)s->params, sizeof *sums);
+    double weight = test_samples(s->c) * GPT_CONTEXT, sum = 0, all = 0, *sums = calloc((size_t)s->params, sizeof *sums);
     for (int32_t mb = 0; mb < m; mb++) {
         double one;
         weights_set(s, before, in_call * m + mb);
@@ -196,4 +218,28 @@ const char *sequential_differ(const sequential *s, const ppl_run *run) {
         return text;
     }
     return NULL;
+}
+
+void sequential_both(sequential *s, test_trainer *t, const test_case *c, int32_t n) {
+    double loss[TRAINER_STEPS], norm[TRAINER_STEPS];
+    int64_t done, first = ppl_run_step(t->run);
+    if (ppl_run_steps(t->run, n, &done) != PPL_OK) fail_msg("%s: %s", sequential_name(c), ppl_error());
+    assert_int_equal(done, n);
+    sequential_call(s, n, loss, norm);
+    for (int32_t i = 0; i < n; i++) {
+        ppl_step_record r;
+        assert_int_equal(ppl_run_record(t->run, first + i, &r), PPL_OK);
+        if (r.loss != loss[i] || r.grad_norm != norm[i])
+            fail_msg("%s, step %d: loss %.17g, norm %.17g, want %.17g, %.17g", sequential_name(c), (int)(first + i),
+                     r.loss, r.grad_norm, loss[i], norm[i]);
+    }
+    const char *differ = sequential_differ(s, t->run);
+    if (differ) fail_msg("%s: %s", sequential_name(c), differ);
+}
+
+const char *sequential_name(const test_case *c) {
+    static char text[256];
+    char rest[192];
+    snprintf(text, sizeof text, "%s, %s", ppl_weights_name(c->weights), test_case_print(c, rest));
+    return text;
 }

@@ -33,5 +33,8 @@ void sequential_restart(sequential *s, const test_case *c);
 void sequential_call(sequential *s, int32_t n, double *losses, double *norms);
 // What differs from the run's weights; NULL nothing.
 const char *sequential_differ(const sequential *s, const ppl_run *run);
+// n steps in one call on both sides, then their records and weights side by side: the test fails where they differ.
+void sequential_both(sequential *s, test_trainer *t, const test_case *c, int32_t n);
+const char *sequential_name(const test_case *c); // until the next call
 
 #endif

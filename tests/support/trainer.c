@@ -53,7 +53,7 @@ const char *test_case_print(const test_case *c, char text[192]) {
     return text;
 }
 
-static int32_t samples_of(const test_case *c) {
+int32_t test_samples(const test_case *c) {
     return c->samples ? c->samples : TRAINER_SAMPLES;
 }
 
@@ -65,7 +65,7 @@ ppl_run_options test_options(const test_case *c) {
         .device = c->device ? c->device : "cpu",
         .first_layer = cut,
         .stages = stages,
-        .samples = samples_of(c),
+        .samples = test_samples(c),
         .threads = c->threads ? c->threads : 1,
         .copy_links = c->copy_links,
         .seed = 3,
@@ -95,7 +95,7 @@ ppl_run_options test_options(const test_case *c) {
 ppl_status test_trainer_open(const test_case *c, test_trainer *out) {
     ppl_run_options o = test_options(c);
     *out = (test_trainer){0};
-    out->graph = (c->untied ? test_gpt_untied : test_gpt)(c->dtype, samples_of(c) / c->microbatches, c->dropout);
+    out->graph = (c->untied ? test_gpt_untied : test_gpt)(c->dtype, test_samples(c) / c->microbatches, c->dropout);
     for (int32_t i = 1; c->recompute && i <= GPT_BLOCKS; i++)
         assert_int_equal(ppl_graph_recompute(out->graph, i, 1), PPL_OK);
     out->schedule = schedule_make(c->order, c->ranks, c->microbatches, c->chunks ? c->chunks : 1);

@@ -42,6 +42,7 @@ typedef struct test_outcome {
 const char *test_text(void);
 ppl_data *test_text_data(int32_t part); // a tenth is held out
 int32_t test_stages(const test_case *c);
+int32_t test_samples(const test_case *c); // of a step
 const char *test_case_print(const test_case *c, char text[192]);
 ppl_run_options test_options(const test_case *c); // first_layer is valid until the next call
 ppl_status test_trainer_open(const test_case *c, test_trainer *out);

@@ -25,31 +25,6 @@ static const test_case usual = {.order = ORDER_1F1B,
                                 .untied = true,
                                 .weights = PPL_WEIGHTS_STASH};
 
-static const char *name(const test_case *c) {
-    static char text[256];
-    char rest[192];
-    snprintf(text, sizeof text, "%s, %s", ppl_weights_name(c->weights), test_case_print(c, rest));
-    return text;
-}
-
-// n steps in one call on both sides, then their records and weights side by side.
-static void call_both(test_trainer *t, sequential *s, const test_case *c, int32_t n) {
-    double loss[TRAINER_STEPS], norm[TRAINER_STEPS];
-    int64_t done, first = ppl_run_step(t->run);
-    if (ppl_run_steps(t->run, n, &done) != PPL_OK) fail_msg("%s: %s", name(c), ppl_error());
-    assert_int_equal(done, n);
-    sequential_call(s, n, loss, norm);
-    for (int32_t i = 0; i < n; i++) {
-        ppl_step_record r;
-        assert_int_equal(ppl_run_record(t->run, first + i, &r), PPL_OK);
-        if (r.loss != loss[i] || r.grad_norm != norm[i])
-            fail_msg("%s, step %d: loss %.17g, norm %.17g, want %.17g, %.17g", name(c), (int)(first + i), r.loss,
-                     r.grad_norm, loss[i], norm[i]);
-    }
-    const char *differ = sequential_differ(s, t->run);
-    if (differ) fail_msg("%s: %s", name(c), differ);
-}
-
 // What the plan says of memory is what the run has.
 static void check_plan(const test_trainer *t, const test_case *c, bool full) {
     const ppl_plan *p = ppl_run_plan(t->run);
@@ -70,7 +45,7 @@ static void check_case(const test_case *c, const int32_t *calls, int32_t n) {
     sequential_open(&s, c, &t);
     int32_t most = 0;
     for (int32_t i = 0; i < n; i++) {
-        call_both(&t, &s, c, calls[i]);
+        sequential_both(&s, &t, c, calls[i]);
         if (calls[i] > most) most = calls[i];
     }
     check_plan(&t, c, most > 1);
@@ -152,7 +127,7 @@ static void test_evaluate(void **state) {
         for (int32_t k = 0; k < 3; k++) {
             static double x[GPT_VOCABULARY * GPT_WIDTH];
             double is, want;
-            call_both(&t, &s, &c, 1 + k);
+            sequential_both(&s, &t, &c, 1 + k);
             for (int32_t i = 0; i < ppl_run_parameters(t.run); i++) {
                 assert_int_equal(ppl_run_read(t.run, i, PPL_PART_WEIGHT, x), PPL_OK);
                 assert_int_equal(ppl_run_write(other.run, i, PPL_PART_WEIGHT, x), PPL_OK);
@@ -180,7 +155,7 @@ static void test_changes(void **state) {
     sync.weights = PPL_WEIGHTS_SYNC;
     test_open(&sync, &t);
     sequential_open(&s, &sync, &t);
-    call_both(&t, &s, &sync, 2);
+    sequential_both(&s, &t, &sync, 2);
     static const int32_t turns[] = {PPL_WEIGHTS_STASH, PPL_WEIGHTS_2BW,  PPL_WEIGHTS_STASH, PPL_WEIGHTS_SYNC,
                                     PPL_WEIGHTS_2BW,   PPL_WEIGHTS_SYNC, PPL_WEIGHTS_STASH, PPL_WEIGHTS_2BW};
     for (size_t k = 0; k < sizeof turns / sizeof *turns; k++) {
@@ -189,8 +164,8 @@ static void test_changes(void **state) {
         ppl_schedule_set_weights(next, c.weights);
         if (ppl_run_use_schedule(t.run, next) != PPL_OK) fail_msg("%s", ppl_error());
         sequential_restart(&s, &c);
-        call_both(&t, &s, &c, 2);
-        call_both(&t, &s, &c, 1);
+        sequential_both(&s, &t, &c, 2);
+        sequential_both(&s, &t, &c, 1);
         ppl_schedule_close(next);
     }
     assert_int_equal(ppl_run_save(t.run, path, 1), PPL_OK);
@@ -212,12 +187,12 @@ static void test_changes(void **state) {
     s.step = rest.step;
     s.updates = rest.updates;
     assert_null(sequential_differ(&rest, t.run));
-    call_both(&t, &s, &c, 2);
+    sequential_both(&s, &t, &c, 2);
     double *x = calloc((size_t)s.param[0].n, sizeof *x);
     assert_int_equal(ppl_run_write(t.run, 0, PPL_PART_WEIGHT, x), PPL_OK);
     sequential_restart(&s, &c);
     memset(s.param[0].version[0], 0, (size_t)s.param[0].n * sizeof(float));
-    call_both(&t, &s, &c, 2);
+    sequential_both(&s, &t, &c, 2);
     free(x);
     sequential_close(&s);
     test_trainer_close(&t);
@@ -252,8 +227,8 @@ static void test_interrupt(void **state) {
         double *loss = calloc(2 * (size_t)done + 1, sizeof *loss);
         sequential_call(&s, (int32_t)done, loss, loss + done);
         const char *differ = sequential_differ(&s, t.run);
-        if (differ) fail_msg("%s after %d steps: %s", name(&c), (int)done, differ);
-        call_both(&t, &s, &c, 2);
+        if (differ) fail_msg("%s after %d steps: %s", sequential_name(&c), (int)done, differ);
+        sequential_both(&s, &t, &c, 2);
         free(loss);
         sequential_close(&s);
         test_trainer_close(&t);
