@@ -103,11 +103,11 @@ unit: $(filter $(B)/tests/$(ONLY)%,$(test_bins))
 	$(Q)$(san_env) tests/run $(filter $(B)/tests/$(ONLY)%,$(test_bins))
 # With CUDA's headers the tests against the emulation run, and must pass; without, tests/cuda/skipped.sh says so.
 cuda_run := $(if $(filter %test,$(MAKECMDGOALS)),$(if $(shell scripts/cuda_include 2>/dev/null),found))
-cuda_programs = $(if $(cuda_run),$(foreach c,release address+undefined,$(patsubst %.c,build/$(c)-emulation/%,$(emulation_tests) $(cuda_tests))), \
+cuda_programs = $(if $(cuda_run),$(foreach c,release address+undefined,$(patsubst %.c,build/$(c)-emulation/%,$(emulation_tests) $(cuda_tests))) $(cuda_scripts), \
                   tests/cuda/skipped.sh)
 # The slow ones take minutes with fibers under sanitizers: make cuda-test runs them all, make test the others.
 cuda_quick = $(filter-out $(cuda_slow:%.c=build/address+undefined-emulation/%),$(cuda_programs))
-cuda_bins: $(emulation_bins) $(cuda_tests:%.c=$(B)/%)
+cuda_bins: $(emulation_bins) $(cuda_tests:%.c=$(B)/%) $(if $(SAN),,$(program))
 $(if $(emulation_lib),$(test_bins) $(program): $(emulation_lib))
 _cuda_built:
 	$(Q)$(if $(cuda_run),$(MAKE) --no-print-directory CUDA=emulation cuda_bins)

@@ -22,15 +22,58 @@ int32_t ppl_cpu_bf16(void);    /* 1: the CPU multiplies bf16 with instructions m
 /* What GPUs this process may use. */
 typedef struct ppl_gpu {
     char name[64];
-    int64_t memory;       /* bytes */
+    char bus[16];         /* "0000:01:00.0" */
+    char reason[320];     /* why it cannot be used, and what to do; "" where it can */
+    int64_t memory, free; /* bytes; free: -1 where it cannot be used */
     int32_t major, minor; /* compute capability */
     int32_t processors;   /* streaming multiprocessors */
-    int32_t reserved;
+    int32_t pad;
 } ppl_gpu;
+typedef struct ppl_gpu_versions {
+    char driver[32];     /* "580.65.06"; "" where it is not known */
+    int32_t driver_cuda; /* the newest CUDA that the driver knows, 13000; 0 without a driver */
+    int32_t runtime;     /* CUDA that this program was built with; 0 without */
+    int32_t nccl;        /* that is loaded, 22809; 0 without */
+    int32_t pad;
+} ppl_gpu_versions;
+
+/* What lies between two GPUs of a machine, near to far. */
+typedef enum ppl_path {
+    PPL_PATH_SAME = 0, /* one GPU */
+    PPL_PATH_NVLINK,
+    PPL_PATH_BOARD,    /* one card */
+    PPL_PATH_SWITCH,   /* one PCIe switch */
+    PPL_PATH_SWITCHES, /* several */
+    PPL_PATH_BRIDGE,   /* the CPU's PCIe host bridge */
+    PPL_PATH_NODE,     /* several bridges of one CPU */
+    PPL_PATH_SYSTEM,   /* two CPUs */
+    PPL_PATH_UNKNOWN,
+    PPL_PATHS
+} ppl_path;
+typedef struct ppl_gpu_link {
+    int32_t from, to, path;
+    int32_t nvlinks; /* that are up between the two; 0: none, or not known how many */
+    int32_t peer;    /* 1: from reads and writes memory of to without the host */
+    int32_t rank;    /* CUDA's own order of such links, 0 the fastest; -1 not known */
+    double promised; /* bytes a second one way that the path is made for, at least; 0 not known */
+} ppl_gpu_link;
 /* PPL_ERR_DEVICE where there is none, with the reason: a build without CUDA, no driver or one too old, no GPU. count is
  * then 0. */
 ppl_status ppl_gpu_count(int32_t *count);
+/* Opens the GPU, so that what keeps it from being used shows. */
 ppl_status ppl_gpu_get(int32_t index, ppl_gpu *out);
+ppl_status ppl_gpu_link_get(int32_t from, int32_t to, ppl_gpu_link *out);
+ppl_status ppl_gpu_versions_get(ppl_gpu_versions *out); /* what is known, whether or not there is a GPU */
+int32_t ppl_gpu_of_rank(int32_t rank, int32_t gpus);    /* which of so many GPUs a rank goes to */
+
+/* A way from this machine to others. */
+typedef struct ppl_network {
+    char name[32], kind[16]; /* "mlx5_0", "InfiniBand" or "RoCE"; "eth0", "network" */
+    double bandwidth;        /* bytes a second by its label; 0 not known */
+    int32_t up, pad;
+} ppl_network;
+/* max at most; gives how many. root: NULL for the kernel's own list, /sys/class. */
+int32_t ppl_networks(const char *root, ppl_network *out, int32_t max);
 
 /* ---- graph: what the model's layers are traced into ------------------------------------------------------------- */
 

@@ -92,6 +92,9 @@ static const struct {
     SIZE_OF(ppl_param_info),
     SIZE_OF(ppl_yaml_node),
     SIZE_OF(ppl_gpu),
+    SIZE_OF(ppl_gpu_versions),
+    SIZE_OF(ppl_gpu_link),
+    SIZE_OF(ppl_network),
 };
 _Static_assert(sizeof(ppl_task) == 32, "task lists of a million tasks are read in order: keep them small");
 

@@ -15,6 +15,22 @@ ppl_status ppl_gpu_get(int32_t index, ppl_gpu *out) {
     return ppl_gpu_count(&count);
 }
 
+ppl_status ppl_gpu_link_get(int32_t from, int32_t to, ppl_gpu_link *out) {
+    (void)from, (void)to, (void)out;
+    int32_t count;
+    return ppl_gpu_count(&count);
+}
+
+ppl_status ppl_gpu_versions_get(ppl_gpu_versions *out) {
+    *out = (ppl_gpu_versions){0};
+    return PPL_OK;
+}
+
+int32_t ppl_gpu_of_rank(int32_t rank, int32_t gpus) {
+    (void)rank, (void)gpus;
+    return 0;
+}
+
 static ppl_status none_open(const ppl_device_options *options, ppl_device **out) {
     (void)options, (void)out;
     int32_t count;

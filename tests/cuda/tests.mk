@@ -4,7 +4,9 @@ emulation_tests := tests/cuda/test_kernels.c tests/cuda/test_runtime.c tests/cud
                    tests/cuda/test_layouts.c tests/cuda/test_processes.c
 # Tests of the engine's device over the emulation.
 cuda_slow := tests/cuda/test_device_kernels.c tests/cuda/test_device_train.c tests/cuda/test_train.c tests/cuda/test_flow.c
-cuda_tests := tests/cuda/test_device.c $(cuda_slow)
+cuda_tests := tests/cuda/test_device.c tests/cuda/test_probe.c $(cuda_slow)
+# Of the whole program over the emulation.
+cuda_scripts := tests/cuda/devices.sh
 emulation_src := $(wildcard tests/cuda/emulation/*.cc)
 
 ifeq ($(CUDA),emulation)
@@ -30,6 +32,13 @@ $(patsubst %.c,$(B)/%.o,$(emulation_tests) $(cuda_tests)): cflags += -Itests/cud
 $(emulation_lib): $(emulation_src:%.cc=$(B)/%.o)
 	@echo "archive $@"
 	$(Q)rm -f $@ && ar rcs $@ $^
+# The driver's management library, for programs: PPL_NVML names it.
+emulation_nvml := $(B)/tests/cuda/libnvml.so
+$(emulation_nvml): tests/cuda/nvml.c
+	@echo "link $@"
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=c11 $(warnings) $(CFLAGS) -shared -fPIC -o $@ $<
+_all cuda_bins: $(emulation_nvml)
 $(emulation_bins): $(B)/tests/%: $(B)/tests/%.o $(B)/tests/cuda/samples.cu.o $(emulation_lib)
 	@echo "link $@"
 	$(Q)$(CXX) $(cxxflags) -o $@ $^ -lcmocka

@@ -4,6 +4,7 @@
 #ifndef PPL_DEVICE_CUDA_CUDA_H
 #define PPL_DEVICE_CUDA_CUDA_H
 #include "base/memory.h"
+#include "device/cuda/errors.h"
 #include "device/cuda/job.h"
 #include "device/device.h"
 #include <cublasLt.h>
@@ -15,11 +16,10 @@ enum {
     PPL_CUDA_BLOCK = 32 << 20      // bytes taken from the driver at once for small requests
 };
 
-// ---- device.c ----
+// ---- probe.c ----
 
-// A foreign failure in words, once: "cuda: cudaMalloc: out of memory". what: the call.
-ppl_status ppl_cuda_check(const char *what, cudaError_t error);
-ppl_status ppl_cublas_check(const char *what, cublasStatus_t status);
+// Whether ranks can work on a GPU; else why not. Makes it the thread's current one.
+ppl_status ppl_cuda_usable(int32_t ordinal);
 
 // ---- memory.c: what a rank has of the device's memory ----
 

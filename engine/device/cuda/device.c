@@ -4,18 +4,6 @@
 #include "ppl.h"
 #include <inttypes.h>
 
-ppl_status ppl_cuda_check(const char *what, cudaError_t error) {
-    if (error == cudaSuccess) return PPL_OK;
-    return ppl_fail(error == cudaErrorMemoryAllocation ? PPL_ERR_MEMORY : PPL_ERR_DEVICE, "device cuda: %s: %s (%s)",
-                    what, cudaGetErrorString(error), cudaGetErrorName(error));
-}
-
-ppl_status ppl_cublas_check(const char *what, cublasStatus_t status) {
-    if (status == CUBLAS_STATUS_SUCCESS) return PPL_OK;
-    return ppl_fail(status == CUBLAS_STATUS_ALLOC_FAILED ? PPL_ERR_MEMORY : PPL_ERR_DEVICE, "device cuda: %s: %s", what,
-                    cublasLtGetStatusString(status));
-}
-
 static ppl_cuda_device *cuda_of(ppl_device *self) {
     return (ppl_cuda_device *)self;
 }
@@ -35,7 +23,7 @@ static ppl_status streams_open(ppl_cuda_device *d) {
 
 static ppl_status device_fill(ppl_cuda_device *d) {
     void *p = NULL;
-    PPL_TRY(ppl_cuda_check("cudaSetDevice", cudaSetDevice(d->ordinal)));
+    PPL_TRY(ppl_cuda_usable(d->ordinal));
     PPL_TRY(streams_open(d));
     PPL_TRY(ppl_cublas_check("cublasLtCreate", cublasLtCreate(&d->lt)));
     PPL_TRY(ppl_cuda_check("cudaHostAlloc", cudaHostAlloc(&p, sizeof *d->fault, cudaHostAllocMapped)));
@@ -69,7 +57,7 @@ static ppl_status cuda_open(const ppl_device_options *options, ppl_device **out)
     ppl_cuda_device *d = ppl_alloc(sizeof *d);
     if (!d) return PPL_ERR_MEMORY;
     d->rank = options->rank;
-    d->ordinal = options->rank % count; // several ranks share a GPU where there are more ranks than GPUs
+    d->ordinal = ppl_gpu_of_rank(options->rank, count);
     ppl_status st = device_fill(d);
     if (st != PPL_OK) {
         cuda_close((ppl_device *)d);

@@ -43,6 +43,9 @@ size_t ppl_cuda_cross_entropy_scratch(const ppl_kernel_spec *spec);
 size_t ppl_cuda_mse_scratch(const ppl_kernel_spec *spec);
 size_t ppl_cuda_attention_grad_scratch(const ppl_kernel_spec *spec);
 
+// Whether there is code for the current device: cudaErrorNoKernelImageForDevice where not.
+cudaError_t ppl_cuda_image(void);
+
 // After a product: y = act(pre) for each number, by the same code as ACT; in place where y == pre is not asked for.
 cudaError_t ppl_cuda_act_apply(void *y, const void *pre, int64_t n, int32_t act, int32_t dtype, cudaStream_t stream);
 

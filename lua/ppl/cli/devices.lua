@@ -1,5 +1,6 @@
--- devices.lua - `ppl devices`: what this machine offers.
+-- devices.lua - `ppl devices`: what this machine offers, and why a GPU of it cannot be used.
 local capi = require 'ppl.capi'
+local fail = require 'ppl.fail'
 local json = require 'ppl.json'
 local options = require 'ppl.cli.options'
 local tables = require 'ppl.table'
@@ -12,6 +13,19 @@ local SPEC = {
 }
 
 local columns = { { key = 'device', title = 'device' }, { key = 'what', title = 'what it is' }, { key = 'ranks', title = 'ranks at once' } }
+local path_columns = {
+    { key = 'from', title = 'from GPU' }, { key = 'to', title = 'to GPU' }, { key = 'path', title = 'path' },
+    { key = 'direct', title = 'memory of the other' }, { key = 'rank', title = "CUDA's rank" },
+    { key = 'promised', title = 'made for, GB/s', format = function(x) return ('%.0f'):format(x / 1e9) end },
+}
+local network_columns = {
+    { key = 'name', title = 'to other machines' }, { key = 'kind', title = 'kind' }, { key = 'state', title = 'state' },
+    { key = 'bandwidth', title = 'by its label, GB/s', format = function(x) return ('%.1f'):format(x / 1e9) end },
+}
+
+-- What lies between two GPUs, by ppl_path.
+devices.paths = { [0] = 'the same GPU', 'NVLink', 'one card', 'PCIe switch', 'PCIe switches', 'PCIe host bridge', 'PCIe, one CPU',
+    'PCIe, two CPUs', 'not known' }
 
 -- "model name" of /proc/cpuinfo.
 local function cpu_name()
@@ -22,17 +36,110 @@ local function cpu_name()
     return name or 'CPU'
 end
 
--- Adds a row for each GPU; where there is none, the reason.
-local function gpu_rows(rows)
-    local count = capi.new('int32_t[1]')
+-- The GPUs of this machine: a list, or an empty one and the reason.
+function devices.gpus()
+    local count, list = capi.new('int32_t[1]'), json.list {}
     local ok, why = capi.try.gpu_count(count)
-    if not ok then return why end
+    if not ok then return list, why end
     for i = 0, count[0] - 1 do
-        local gpu = capi.new('ppl_gpu')
-        capi.lib.gpu_get(i, gpu)
-        rows[#rows + 1] = { device = 'cuda', ranks = 'any', what = ('GPU %d: %s, %.0f GiB, %d processors, compute capability %d.%d')
-            :format(i, capi.string(gpu.name), tonumber(gpu.memory) / 2 ^ 30, gpu.processors, gpu.major, gpu.minor) }
+        local raw = capi.new('ppl_gpu')
+        capi.lib.gpu_get(i, raw)
+        local reason = capi.string(raw.reason)
+        list[i + 1] = { index = i, name = capi.string(raw.name), bus = capi.string(raw.bus), memory = tonumber(raw.memory),
+            free = raw.free >= 0 and tonumber(raw.free) or nil, processors = raw.processors,
+            capability = ('%d.%d'):format(raw.major, raw.minor), reason = reason ~= '' and reason or nil }
     end
+    return list
+end
+
+-- The way from one GPU to another.
+function devices.path(from, to)
+    local raw = capi.new('ppl_gpu_link')
+    capi.lib.gpu_link_get(from, to, raw)
+    local path = devices.paths[raw.path]
+    if raw.nvlinks > 0 then path = ('%s x %d'):format(path, raw.nvlinks) end
+    return { from = from, to = to, path = path, nvlinks = raw.nvlinks, nvlink = raw.path == capi.const.PPL_PATH_NVLINK, same = from == to,
+        peer = raw.peer ~= 0, direct = raw.peer ~= 0 and 'reached directly' or 'through the host',
+        rank = raw.rank >= 0 and raw.rank or nil, promised = raw.promised > 0 and raw.promised or nil }
+end
+
+local function paths_of(gpus)
+    local rows = json.list {}
+    for from = 0, #gpus - 1 do
+        for to = 0, #gpus - 1 do
+            if from ~= to then rows[#rows + 1] = devices.path(from, to) end
+        end
+    end
+    return rows
+end
+
+-- PPL_SYS_CLASS: another list than the kernel's, for tests.
+local function networks()
+    local most, rows = 64, json.list {}
+    local raw = capi.new('ppl_network[?]', most)
+    for i = 0, capi.lib.networks(os.getenv 'PPL_SYS_CLASS', raw, most) - 1 do
+        local n = raw[i]
+        rows[#rows + 1] = { name = capi.string(n.name), kind = capi.string(n.kind), up = n.up ~= 0,
+            state = n.up ~= 0 and 'up' or 'down', bandwidth = n.bandwidth > 0 and n.bandwidth or nil }
+    end
+    return rows
+end
+
+local function dotted(version) return version > 0 and ('%d.%d'):format(version / 1000, version % 1000 / 10) or nil end
+
+-- Versions as texts, those that there are: driver, driver_cuda, runtime, nccl.
+local function versions()
+    local raw = capi.new('ppl_gpu_versions')
+    capi.lib.gpu_versions_get(raw)
+    local driver, nccl = capi.string(raw.driver), raw.nccl
+    return { driver = driver ~= '' and driver or nil, driver_cuda = dotted(raw.driver_cuda), runtime = dotted(raw.runtime),
+        nccl = nccl > 0 and ('%d.%d.%d'):format(nccl / 10000, nccl / 100 % 100, nccl % 100) or nil }
+end
+
+local function versions_text(v)
+    if not v.runtime then return nil end
+    local driver = v.driver_cuda and ('driver %sfor CUDA %s'):format(v.driver and v.driver .. ' ' or '', v.driver_cuda) or 'no driver'
+    return ('built for CUDA %s; %s; NCCL %s'):format(v.runtime, driver, v.nccl or 'not there')
+end
+
+local function device_rows(cores, bf16, gpus)
+    local rows = {
+        { device = 'cpu', what = ('%s, bf16 %s'):format(cpu_name(), bf16 and 'in hardware' or 'widened to f32'), ranks = cores },
+        { device = 'reference', what = 'plain loops, f64 where asked for: what the others are judged by', ranks = cores },
+        { device = 'emulated', what = 'no arithmetic: tasks take the time a cost table gives', ranks = 'any' },
+    }
+    for _, gpu in ipairs(gpus) do
+        local room = ('%.1f GiB'):format(gpu.memory / 2 ^ 30)
+        if gpu.free then room = ('%.1f of %s free'):format(gpu.free / 2 ^ 30, room) end
+        rows[#rows + 1] = { device = 'cuda', ranks = gpu.reason and 'none' or 'any',
+            what = ('GPU %d: %s, %s, %d processors, compute capability %s, bus %s'):format(gpu.index, gpu.name, room, gpu.processors,
+                gpu.capability, gpu.bus) }
+    end
+    return rows
+end
+
+-- Why GPUs cannot be used, a line each; and that the CPU can.
+local function notes_of(gpus, why, v)
+    local notes = { versions_text(v) }
+    if why then notes[#notes + 1] = why end
+    for _, gpu in ipairs(gpus) do notes[#notes + 1] = gpu.reason end
+    if why then notes[#notes + 1] = 'This program trains on the CPU as it is.' end
+    return notes
+end
+
+local function show(told)
+    local parts = { tables.new(columns, told.rows, notes_of(told.gpus, told.why, told.versions)) }
+    local shown = {} -- both ways once, where they are alike
+    for _, row in ipairs(told.paths) do
+        local back = row.from > row.to and devices.path(row.to, row.from)
+        if not back or back.path ~= row.path or back.peer ~= row.peer then shown[#shown + 1] = row end
+    end
+    if shown[1] then parts[#parts + 1] = tables.new(path_columns, shown) end
+    if told.networks[1] then
+        parts[#parts + 1] = tables.new(network_columns, told.networks, told.gpus[1] and
+            { 'Which of them ranks on several machines use is NCCL\'s choice: NCCL_DEBUG=INFO tells it in a run.' } or nil)
+    end
+    print(tables.several(parts))
 end
 
 function devices.run(arguments)
@@ -41,21 +148,19 @@ function devices.run(arguments)
         print('usage: ppl devices [options]\n\n' .. options.help(SPEC))
         return 0
     end
-    if rest[1] then require 'ppl.fail'.usage('%s: is one argument too many, want ppl devices [options]', rest[1]) end
-    local cores, bf16 = capi.lib.cpu_cores(), capi.lib.cpu_bf16() ~= 0
-    local rows = {
-        { device = 'cpu', what = ('%s, bf16 %s'):format(cpu_name(), bf16 and 'in hardware' or 'widened to f32'), ranks = cores },
-        { device = 'reference', what = 'plain loops, f64 where asked for: what the others are judged by', ranks = cores },
-        { device = 'emulated', what = 'no arithmetic: tasks take the time a cost table gives', ranks = 'any' },
-    }
-    local why = gpu_rows(rows)
-    local result = tables.new(columns, rows, { why })
-    if values.json then
-        print(('{"cores": %d, "bf16": %s, "no_gpu": %s, "devices": %s}'):format(cores, tostring(bf16),
-            why and json.text(why) or 'null', result:json()))
-    else
-        print(result)
+    if rest[1] then fail.usage('%s: is one argument too many, want ppl devices [options]', rest[1]) end
+    local told = { cores = capi.lib.cpu_cores(), bf16 = capi.lib.cpu_bf16() ~= 0 }
+    told.gpus, told.why = devices.gpus()
+    told.rows, told.paths = device_rows(told.cores, told.bf16, told.gpus), paths_of(told.gpus)
+    told.networks, told.versions = networks(), versions()
+    if not values.json then
+        show(told)
+        return 0
     end
+    print(('{"cores": %d, "bf16": %s, "no_gpu": %s, "devices": %s, "gpus": %s, "links": %s, "networks": %s, "versions": %s}'):format(
+        told.cores, tostring(told.bf16), json.text(told.why), json.text(json.list(told.rows), { 'device', 'what', 'ranks' }),
+        json.text(told.gpus, { 'index', 'name' }), json.text(told.paths, { 'from', 'to' }), json.text(told.networks, { 'name' }),
+        json.text(told.versions)))
     return 0
 end
 

@@ -20,7 +20,14 @@ const ErrorText error_texts[] = {
     {cudaErrorInsufficientDriver, "cudaErrorInsufficientDriver",
      "CUDA driver version is insufficient for CUDA runtime version"},
     {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
+    {cudaErrorDevicesUnavailable, "cudaErrorDevicesUnavailable", "CUDA-capable device(s) is/are busy or unavailable"},
     {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
+    {cudaErrorNoKernelImageForDevice, "cudaErrorNoKernelImageForDevice",
+     "no kernel image is available for execution on the device"},
+    {cudaErrorECCUncorrectable, "cudaErrorECCUncorrectable", "uncorrectable ECC error encountered"},
+    {cudaErrorUnsupportedPtxVersion, "cudaErrorUnsupportedPtxVersion",
+     "the provided PTX was compiled with an unsupported toolchain."},
+    {cudaErrorSystemNotReady, "cudaErrorSystemNotReady", "system not yet initialized"},
     {cudaErrorPeerAccessUnsupported, "cudaErrorPeerAccessUnsupported",
      "peer access is not supported between these two devices"},
     {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
@@ -40,7 +47,7 @@ const ErrorText error_texts[] = {
 constexpr int shared_most = 227 * 1024; // bytes a block may ask for
 
 // -1 for an attribute that is not known here.
-int attribute(const Device &d, cudaDeviceAttr what) {
+int attribute(const State &s, const Device &d, cudaDeviceAttr what) {
     switch (static_cast<int>(what)) {
     case cudaDevAttrMaxThreadsPerBlock: return 1024;
     case cudaDevAttrMaxBlockDimX: return 1024;
@@ -57,8 +64,9 @@ int attribute(const Device &d, cudaDeviceAttr what) {
     case cudaDevAttrMultiProcessorCount: return 132;
     case cudaDevAttrMaxThreadsPerMultiProcessor: return 2048;
     case cudaDevAttrL2CacheSize: return 50 << 20;
-    case cudaDevAttrComputeCapabilityMajor: return 9;
-    case cudaDevAttrComputeCapabilityMinor: return 0;
+    case cudaDevAttrComputeCapabilityMajor: return s.set.capability / 10;
+    case cudaDevAttrComputeCapabilityMinor: return s.set.capability % 10;
+    case cudaDevAttrComputeMode: return s.set.mode;
     case cudaDevAttrAsyncEngineCount: return 3;
     case cudaDevAttrUnifiedAddressing: return 1;
     case cudaDevAttrConcurrentKernels: return 1;
@@ -111,7 +119,8 @@ cudaError_t cudaGetLastError(void) {
 }
 
 cudaError_t cudaDriverGetVersion(int *version) {
-    *version = state().set.probe == cudaErrorInsufficientDriver ? 0 : CUDART_VERSION;
+    const Settings &set = state().set;
+    *version = set.driver ? set.driver : set.probe == cudaErrorInsufficientDriver ? 0 : CUDART_VERSION;
     return cudaSuccess;
 }
 
@@ -132,6 +141,7 @@ cudaError_t cudaSetDevice(int device) {
     State &s = state();
     Lock l(s.lock);
     if (cudaError_t e = device_error(s, device)) return failed(e);
+    if (s.set.mode) return failed(cudaErrorDevicesUnavailable); // prohibited, or another process has it
     this_device = device;
     return failed(device_of(s, device).broken);
 }
@@ -151,7 +161,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr what, int device) 
     State &s = state();
     Lock l(s.lock);
     if (cudaError_t e = device_error(s, device)) return failed(e);
-    int v = attribute(device_of(s, device), what);
+    int v = attribute(s, device_of(s, device), what);
     if (v < 0) return failed(cudaErrorInvalidValue);
     *value = v;
     return cudaSuccess;
@@ -177,7 +187,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device) {
         p->maxThreadsDim[i] = i < 2 ? 1024 : 64;
         p->maxGridSize[i] = i ? 65535 : 0x7fffffff;
     }
-    p->major = 9;
+    p->major = s.set.capability / 10;
+    p->minor = s.set.capability % 10;
     p->multiProcessorCount = 132;
     p->concurrentKernels = p->unifiedAddressing = p->streamPrioritiesSupported = 1;
     p->asyncEngineCount = 3;
@@ -206,15 +217,15 @@ cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer) {
     Lock l(s.lock);
     cudaError_t e = device_error(s, device);
     if (e == cudaSuccess) e = device_error(s, peer);
-    *can = e == cudaSuccess && device != peer;
+    *can = e == cudaSuccess && device != peer && s.set.peers;
     return failed(e);
 }
 
 cudaError_t cudaDeviceGetP2PAttribute(int *value, cudaDeviceP2PAttr what, int device, int peer) {
     int can;
     if (cudaError_t e = cudaDeviceCanAccessPeer(&can, device, peer)) return e;
-    if (!can) return failed(cudaErrorInvalidDevice);
-    *value = what == cudaDevP2PAttrAccessSupported;
+    if (device == peer) return failed(cudaErrorInvalidDevice);
+    *value = what == cudaDevP2PAttrAccessSupported && can;
     return cudaSuccess;
 }
 
@@ -224,6 +235,7 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned int flags) {
     cudaError_t e = usable(s);
     if (e == cudaSuccess) e = device_error(s, peer);
     if (e == cudaSuccess && (flags || peer == this_device)) e = flags ? cudaErrorInvalidValue : cudaErrorInvalidDevice;
+    if (e == cudaSuccess && !s.set.peers) e = cudaErrorPeerAccessUnsupported;
     if (e == cudaSuccess && !device_of(s, this_device).peers.insert(peer).second) e = cudaErrorPeerAccessAlreadyEnabled;
     return failed(e);
 }
@@ -236,5 +248,17 @@ cudaError_t cudaFuncSetAttribute(const void *kernel, cudaFuncAttribute what, int
     if (what != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 || value > shared_most)
         return failed(cudaErrorInvalidValue);
     s.shared_allowed[kernel] = static_cast<size_t>(value);
+    return cudaSuccess;
+}
+
+// The attributes that the emulation knows of every kernel.
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *a, const void *) {
+    State &s = state();
+    Lock l(s.lock);
+    if (cudaError_t e = usable(s)) return failed(e);
+    if (s.set.capability < least_capability) return failed(cudaErrorNoKernelImageForDevice);
+    memset(a, 0, sizeof *a);
+    a->maxThreadsPerBlock = 1024;
+    a->binaryVersion = a->ptxVersion = s.set.capability;
     return cudaSuccess;
 }

@@ -192,6 +192,7 @@ static void run_launch(const Launch &launch, int device, bool dies) {
 
 static cudaError_t check_launch(State &s, const void *kernel, const Launch &launch, const CUstream_st *stream) {
     if (!stream || stream->device != this_device) return cudaErrorInvalidResourceHandle;
+    if (s.set.capability < least_capability) return cudaErrorNoKernelImageForDevice;
     if (!sound(launch.grid, launch.block)) return cudaErrorInvalidConfiguration;
     auto allowed = s.shared_allowed.find(kernel);
     if (launch.shared > (allowed == s.shared_allowed.end() ? 48 * 1024 : allowed->second)) return cudaErrorInvalidValue;

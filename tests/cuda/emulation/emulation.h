@@ -3,6 +3,10 @@
 //
 //   PPL_EMU_DEVICES=4           devices of this process (CUDA_VISIBLE_DEVICES picks among them)
 //   PPL_EMU_PROBE=35            cudaGetDeviceCount fails with this error: 35 no driver, 100 no device
+//   PPL_EMU_DRIVER=12040        the driver's CUDA version: below the headers' the probe fails with 35
+//   PPL_EMU_CAPABILITY=75       compute capability of the devices; below 80 there is no code for them
+//   PPL_EMU_MODE=3              compute mode: 2 prohibited, 3 another process has the device
+//   PPL_EMU_PEERS=0             devices do not reach each other's memory
 //   PPL_EMU_MEMORY=268435456    bytes of each device
 //   PPL_EMU_ORDER=greedy        ring, reverse, greedy: which thread of a block goes on when one waits
 //   PPL_EMU_SEED=7              random order of a kernel's blocks, and of streams that could go on; 0: as numbered
@@ -53,7 +57,11 @@ typedef struct emu_open {
 // No other thread is in a call.
 void emu_reset(void);
 void emu_set_devices(int count);
-void emu_set_probe(int error);     // a cudaError_t; 0: devices are found
+void emu_set_probe(int error);    // a cudaError_t; 0: devices are found
+void emu_set_driver(int version); // 0: as the headers
+void emu_set_capability(int capability);
+void emu_set_mode(int mode);
+void emu_set_peers(int peers);
 void emu_set_memory(size_t bytes); // of each device
 void emu_set_order(emu_order order);
 void emu_set_seed(uint64_t seed);

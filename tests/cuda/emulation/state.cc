@@ -1,6 +1,7 @@
 // state.cc - the threads that run streams' work, in the order of each stream, and see when nothing moves any more.
 // Before it: cudart*.cc, cublaslt.cc and nccl.cc, which put work into streams; after it: the work.
 #include "emulation/state.hh"
+#include <cuda_runtime_api.h>
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -25,6 +26,11 @@ static Settings settings_from_environment() {
     Settings set;
     set.devices = static_cast<int>(number_from("PPL_EMU_DEVICES", 4));
     set.probe = static_cast<int>(number_from("PPL_EMU_PROBE", 0));
+    set.driver = static_cast<int>(number_from("PPL_EMU_DRIVER", 0));
+    if (set.driver && set.driver < CUDART_VERSION) set.probe = cudaErrorInsufficientDriver;
+    set.capability = static_cast<int>(number_from("PPL_EMU_CAPABILITY", 90));
+    set.mode = static_cast<int>(number_from("PPL_EMU_MODE", 0));
+    set.peers = static_cast<int>(number_from("PPL_EMU_PEERS", 1));
     set.memory = number_from("PPL_EMU_MEMORY", set.memory);
     set.seed = number_from("PPL_EMU_SEED", 0);
     set.workers = static_cast<int>(number_from("PPL_EMU_WORKERS", 2));
@@ -328,10 +334,20 @@ void emu_set_devices(int count) {
         s.set.field = value;                                                                                           \
     }
 SETTER(emu_set_probe, int, probe)
+SETTER(emu_set_capability, int, capability)
+SETTER(emu_set_mode, int, mode)
+SETTER(emu_set_peers, int, peers)
 SETTER(emu_set_memory, size_t, memory)
 SETTER(emu_set_hang_ms, int, hang_ms)
 SETTER(emu_set_nccl_version, int, nccl_version)
 #undef SETTER
+
+void emu_set_driver(int version) {
+    State &s = state();
+    Lock l(s.lock);
+    s.set.driver = version;
+    s.set.probe = version && version < CUDART_VERSION ? cudaErrorInsufficientDriver : 0;
+}
 
 void emu_set_order(emu_order order) {
     State &s = state();

@@ -56,9 +56,11 @@ struct Device {
     CUstream_st *null_stream = nullptr;
 };
 
+constexpr int least_capability = 80; // what kernels are compiled for, as 10 times major and minor
+
 struct Settings {
     int devices = 4;
-    int probe = 0;
+    int probe = 0, driver = 0, capability = 90, mode = 0, peers = 1;
     size_t memory = size_t(1) << 30;
     Order order = Order::ring;
     uint64_t seed = 0;
