@@ -98,6 +98,11 @@ typedef struct ppl_device_ops {
     ppl_status (*event_done)(ppl_device *self, void *event, bool *done);
     void (*event_close)(ppl_device *self, void *event);
     ppl_status (*synchronize)(ppl_device *self); // the host waits for all streams
+    // For a profiler that listens: what this thread enqueues between begin and end is shown under a name. Names are got
+    // before steps; NULL: nobody listens. kind: of the task, for a colour; step: shown beside it. No label: nothing is done.
+    void *(*label_get)(ppl_device *self, const char *text);
+    void (*label_begin)(ppl_device *self, void *label, int32_t kind, int64_t step);
+    void (*label_end)(ppl_device *self, void *label);
 } ppl_device_ops;
 
 // By name; the error lists what there is.

@@ -77,3 +77,16 @@ ppl_status ppl_host_synchronize(ppl_device *self) {
     (void)self;
     return PPL_OK;
 }
+
+void *ppl_host_label_get(ppl_device *self, const char *text) {
+    (void)self, (void)text;
+    return NULL;
+}
+
+void ppl_host_label_begin(ppl_device *self, void *label, int32_t kind, int64_t step) {
+    (void)self, (void)label, (void)kind, (void)step;
+}
+
+void ppl_host_label_end(ppl_device *self, void *label) {
+    (void)self, (void)label;
+}

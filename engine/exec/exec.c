@@ -9,6 +9,7 @@ static ppl_status bind_all(ppl_rank *r) {
     for (int32_t side = 0; side < PPL_SIDES; side++) PPL_TRY(ppl_rank_bind(r, side));
     PPL_TRY(ppl_rank_params_setup(r));
     PPL_TRY(ppl_ahead_open(r));
+    PPL_TRY(ppl_labels_open(r));
     return ppl_rank_weights(r);
 }
 

@@ -208,7 +208,12 @@ static ppl_status tasks_run(ppl_rank *r, step_run *now_step, step_run *next) {
         span->middle = 0;
         bool redo = false;
         if (s->row && r->ahead) PPL_TRY(ppl_ahead_begin(r, s->tick));
-        PPL_TRY(task_run(r, s, &own->tasks[at], span, &redo));
+        void *label = r->label[s->side] ? r->label[s->side][at] : NULL;
+        const ppl_task *task = &own->tasks[at];
+        if (label) r->exec->options.device->label_begin(r->device, label, task->kind, s->step);
+        ppl_status st = task_run(r, s, task, span, &redo);
+        if (label) r->exec->options.device->label_end(r->device, label);
+        PPL_TRY(st);
         if (timed) now = span->end = ppl_now();
         if (s->row && r->ahead) PPL_TRY(ppl_ahead_end(r, s->tick));
         if (redo) {

@@ -184,6 +184,7 @@ typedef struct ppl_rank {
     int64_t meets;                         // meetings it took part in
     ppl_ahead *ahead;                      // NULL on synchronous devices
     ppl_store_entry *mirror;               // [params], memory of the device; NULL where the store serves
+    void **label[PPL_SIDES];               // [tasks]: names for a profiler; NULL where none listens
     int64_t bytes[PPL_MEMORIES];
 } ppl_rank;
 
@@ -305,6 +306,8 @@ ppl_status ppl_ahead_poll(ppl_rank *r, bool *out);             // publishes what
 ppl_status ppl_ahead_push(ppl_rank *r, const ppl_step_end *s); // a step is enqueued: waits for the one before
 ppl_status ppl_ahead_drain(ppl_rank *r);                       // waits for the last one
 ppl_status ppl_ahead_still(ppl_rank *r);                       // waits for all that is enqueued
+
+ppl_status ppl_labels_open(ppl_rank *r); // label.c: what a profiler calls the tasks
 
 // ---- version.c: which weights ----
 int64_t ppl_exec_updates(const ppl_exec *e);               // of each stage in a step

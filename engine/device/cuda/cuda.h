@@ -1,6 +1,6 @@
 // cuda.h - the cuda device's host side: one rank's device, its memory, its programs, its products. Included by this folder's
-// C files alone; what kernels see is job.h. In reading order: probe.c, device.c, memory.c, program.c, kernels.c, linear.c and
-// matmul.c, gemm.c.
+// C files alone; what kernels see is job.h. In reading order: probe.c, device.c, memory.c, program.c, label.c, kernels.c,
+// linear.c and matmul.c, gemm.c.
 #ifndef PPL_DEVICE_CUDA_CUDA_H
 #define PPL_DEVICE_CUDA_CUDA_H
 #include "base/memory.h"
@@ -86,6 +86,7 @@ typedef struct ppl_cuda_step { // a node of a program
     const ppl_cuda_kernel *kernel;
     void *state;
     const char *name;
+    void *label;
     ppl_kernel_spec spec;
     const void *table;
 } ppl_cuda_step;
@@ -121,5 +122,12 @@ ppl_status ppl_cuda_program_build(ppl_device *self, int32_t stage, int32_t phase
 void ppl_cuda_program_free(ppl_device *self, ppl_device_program *program);
 ppl_status ppl_cuda_program_run(ppl_device *self, ppl_device_program *program, const ppl_program_run *run);
 void ppl_cuda_tables_free(ppl_cuda_device *d);
+
+// ---- label.c ----
+
+void ppl_cuda_labels_open(const ppl_cuda_device *d); // on the rank's thread, which is named as well
+void *ppl_cuda_label_get(ppl_device *self, const char *text);
+void ppl_cuda_label_begin(ppl_device *self, void *label, int32_t kind, int64_t step);
+void ppl_cuda_label_end(ppl_device *self, void *label);
 
 #endif

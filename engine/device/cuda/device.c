@@ -25,6 +25,7 @@ static ppl_status device_fill(ppl_cuda_device *d) {
     void *p = NULL;
     PPL_TRY(ppl_cuda_usable(d->ordinal));
     PPL_TRY(streams_open(d));
+    ppl_cuda_labels_open(d);
     PPL_TRY(ppl_cublas_check("cublasLtCreate", cublasLtCreate(&d->lt)));
     PPL_TRY(ppl_cuda_check("cudaHostAlloc", cudaHostAlloc(&p, sizeof *d->fault, cudaHostAllocMapped)));
     d->fault = p;
@@ -274,4 +275,7 @@ const ppl_device_ops ppl_device_cuda = {
     .event_done = cuda_event_done,
     .event_close = cuda_event_close,
     .synchronize = cuda_synchronize,
+    .label_get = ppl_cuda_label_get,
+    .label_begin = ppl_cuda_label_begin,
+    .label_end = ppl_cuda_label_end,
 };

@@ -105,6 +105,7 @@ static ppl_status step_build(ppl_cuda_device *d, ppl_device_program *p, const pp
     s->spec = node->spec;
     s->name = ppl_arena_text(&p->arena, node->name ? node->name : "?");
     if (!s->name) return PPL_ERR_MEMORY;
+    s->label = ppl_cuda_label_get((ppl_device *)d, s->name);
     ppl_status st = step_prepare(d, s, &needs);
     if (st != PPL_OK) return ppl_prefix(st, "%s: ", s->name);
     p->count++; // from here on the program owns the state
@@ -161,7 +162,9 @@ ppl_status ppl_cuda_program_run(ppl_device *self, ppl_device_program *program, c
         ppl_call call = run->calls[i];
         call.scratch = run->scratch;
         call.env = run->env;
+        ppl_cuda_label_begin(self, program->steps[i].label, -1, -1);
         ppl_status st = step_run(d, &program->steps[i], &call, run->stream);
+        ppl_cuda_label_end(self, program->steps[i].label);
         if (st != PPL_OK) return ppl_prefix(st, "%s: ", program->steps[i].name);
     }
     return PPL_OK;
