@@ -20,6 +20,8 @@ typedef struct ppl_device_program ppl_device_program;
 
 typedef struct ppl_device_options {
     int32_t rank, threads;
+    // Where the rank is: in which of how many processes of its host (0: one), and which of that process's ranks it is.
+    int32_t process, processes, seat;
     const ppl_costs *costs;        // emulated: what programs and links take; borrowed
     const atomic_bool *stop;       // polled by long waits
     int64_t fail_task, stall_task; // emulated: which program_run of this rank, counted from 0, fails or stalls; -1 none
@@ -49,12 +51,15 @@ typedef struct ppl_program_run {
 // The piece of hardware behind a rank's device: ranks on the same unit read each other's memory.
 typedef struct ppl_device_room {
     int32_t unit;
+    char name[32];    // of the unit, the same in every process of its host; "": none
     size_t free, all; // bytes of the unit; SIZE_MAX: not limited
 } ppl_device_room;
 
 typedef struct ppl_device_ops {
     const char *name;
     uint32_t flags;
+    // Before any is opened: which unit a rank will get.
+    ppl_status (*unit_of)(const ppl_device_options *options, int32_t *unit);
     ppl_status (*open)(const ppl_device_options *options,
                        ppl_device **out); // on the rank's own thread, before all else
     void (*close)(ppl_device *self);
@@ -103,6 +108,10 @@ typedef struct ppl_device_ops {
     void *(*label_get)(ppl_device *self, const char *text);
     void (*label_begin)(ppl_device *self, void *label, int32_t kind, int64_t step);
     void (*label_end)(ppl_device *self, void *label);
+    // Another stream beside the device's own, whose work goes before theirs; its number, until it is closed.
+    ppl_status (*stream_open)(ppl_device *self, int32_t *out);
+    void (*stream_close)(ppl_device *self, int32_t stream);
+    void *(*stream_handle)(ppl_device *self, int32_t stream); // as the maker's libraries know it; NULL on the host
 } ppl_device_ops;
 
 // By name; the error lists what there is.

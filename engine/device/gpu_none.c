@@ -37,6 +37,12 @@ static ppl_status none_open(const ppl_device_options *options, ppl_device **out)
     return ppl_gpu_count(&count);
 }
 
+static ppl_status none_unit_of(const ppl_device_options *options, int32_t *unit) {
+    (void)options, (void)unit;
+    int32_t count;
+    return ppl_gpu_count(&count);
+}
+
 // No device of this kind is ever open: the other slots are those of host.c, and nobody calls them.
 const ppl_device_ops ppl_device_cuda = {
     .name = "cuda",
@@ -46,5 +52,6 @@ const ppl_device_ops ppl_device_cuda = {
     .square_sum = ppl_reference_square_sum,
     .square_sum_at = ppl_reference_square_sum,
     PPL_HOST_PROGRAMS,
-    PPL_HOST_EVENTS,
+    PPL_HOST_COPIES,
+    .unit_of = none_unit_of,
 };

@@ -90,3 +90,24 @@ void ppl_host_label_begin(ppl_device *self, void *label, int32_t kind, int64_t s
 void ppl_host_label_end(ppl_device *self, void *label) {
     (void)self, (void)label;
 }
+
+ppl_status ppl_host_unit_of(const ppl_device_options *options, int32_t *unit) {
+    (void)options;
+    *unit = 0;
+    return PPL_OK;
+}
+
+ppl_status ppl_host_stream_open(ppl_device *self, int32_t *out) {
+    (void)self;
+    *out = 0;
+    return PPL_OK;
+}
+
+void ppl_host_stream_close(ppl_device *self, int32_t stream) {
+    (void)self, (void)stream;
+}
+
+void *ppl_host_stream_handle(ppl_device *self, int32_t stream) {
+    (void)self, (void)stream;
+    return NULL;
+}

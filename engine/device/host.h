@@ -73,14 +73,21 @@ ppl_status ppl_host_synchronize(ppl_device *self);
 void *ppl_host_label_get(ppl_device *self, const char *text); // NULL: no profiler is told
 void ppl_host_label_begin(ppl_device *self, void *label, int32_t kind, int64_t step);
 void ppl_host_label_end(ppl_device *self, void *label);
+ppl_status ppl_host_unit_of(const ppl_device_options *options, int32_t *unit);
+ppl_status ppl_host_stream_open(ppl_device *self, int32_t *out);
+void ppl_host_stream_close(ppl_device *self, int32_t stream);
+void *ppl_host_stream_handle(ppl_device *self, int32_t stream);
 
-// Slots of a device's table: events and copies where all is done on return, ...
-#define PPL_HOST_EVENTS                                                                                                \
+// Slots of a device's table: events, streams and copies where all is done on return, ...
+#define PPL_HOST_COPIES                                                                                                \
     .room = ppl_host_room, .copy_in = ppl_host_copy, .copy_out = ppl_host_copy, .copy_back = ppl_host_copy,            \
     .copy = ppl_host_copy, .event_open = ppl_host_event_open, .timer_open = ppl_host_event_open,                       \
     .timer_between = ppl_host_timer_between, .event_record = ppl_host_event_order, .event_wait = ppl_host_event_order, \
     .event_done = ppl_host_event_done, .event_close = ppl_host_event_close, .synchronize = ppl_host_synchronize,       \
-    .label_get = ppl_host_label_get, .label_begin = ppl_host_label_begin, .label_end = ppl_host_label_end
+    .stream_open = ppl_host_stream_open, .stream_close = ppl_host_stream_close,                                        \
+    .stream_handle = ppl_host_stream_handle, .label_get = ppl_host_label_get, .label_begin = ppl_host_label_begin,     \
+    .label_end = ppl_host_label_end
+#define PPL_HOST_EVENTS PPL_HOST_COPIES, .unit_of = ppl_host_unit_of
 // ... and memory and programs of kernels that run on the calling thread.
 #define PPL_HOST_PROGRAMS                                                                                              \
     .close = ppl_host_close, .memory_get = ppl_host_memory_get, .memory_free = ppl_host_memory_free,                   \

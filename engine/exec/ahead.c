@@ -8,6 +8,7 @@
 // by looking again and again, only where the plan joins ranks or a decision needs a number: NORM with clip before or stage,
 // VALIDATE, and with clip stage each UPDATE of a microbatch alone.
 #include "exec/rank.h"
+#include <math.h>
 
 enum { MARK_BEGIN, MARK_MIDDLE, MARK_END, MARKS };
 enum { NAP_NS = 10000 }; // between two looks for a device
@@ -220,7 +221,13 @@ static ppl_status pulses_count(ppl_rank *r) {
     return PPL_OK;
 }
 
-// The host looks again and again: it must see a stop, and a device that has failed.
+static ppl_status links_check(ppl_rank *r) {
+    const ppl_exec *e = r->exec;
+    ppl_link *link = e->side[e->range_side].link;
+    return link ? e->options.link->check(link, r->rank) : PPL_OK;
+}
+
+// The host looks again and again: it must see a stop, and a device or a link that has failed.
 static ppl_status event_await(ppl_rank *r, void *event, int64_t nap_ns) {
     int was = atomic_exchange_explicit(&r->where, PPL_AT_DEVICE, memory_order_relaxed);
     bool done = false;
@@ -229,6 +236,7 @@ static ppl_status event_await(ppl_rank *r, void *event, int64_t nap_ns) {
         st = ops_of(r)->event_done(r->device, event, &done);
         if (st != PPL_OK || done) break;
         if ((st = ppl_rank_go_on(r)) != PPL_OK || (st = pulses_count(r)) != PPL_OK) break;
+        if ((st = links_check(r)) != PPL_OK) break;
         if (nap_ns) clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = nap_ns}, NULL);
     }
     atomic_store_explicit(&r->where, was, memory_order_relaxed);
@@ -299,7 +307,8 @@ static ppl_status losses_tell(ppl_rank *r, const ppl_step_end *s) {
     int32_t dtype = ppl_graph_type_of(g, g->loss)->dtype;
     for (int32_t i = 0; i < e->side[s->side].plan->microbatches; i++) {
         double sum = ppl_number_get(&a->loss[place_of(s->tick) * (size_t)most_microbatches(e) + (size_t)i], dtype, 0);
-        PPL_TRY(ppl_rank_loss(r, s->step, a->loss_stage, i, sum));
+        if (ppl_exec_leads(e) || !isfinite(sum)) PPL_TRY(ppl_rank_loss(r, s->step, a->loss_stage, i, sum));
+        else e->peers.losses[(int64_t)place_of(s->tick) * e->side[s->side].plan->microbatches + i] = sum;
     }
     return PPL_OK;
 }

@@ -10,6 +10,7 @@ static ppl_status bind_all(ppl_rank *r) {
     PPL_TRY(ppl_rank_params_setup(r));
     PPL_TRY(ppl_ahead_open(r));
     PPL_TRY(ppl_labels_open(r));
+    PPL_TRY(ppl_rank_warm(r));
     return ppl_rank_weights(r);
 }
 
@@ -73,9 +74,12 @@ static ppl_status check_flow(const ppl_plan *plan, int32_t clip) {
 
 static ppl_status check(const ppl_plan *plan, const ppl_store *store, const ppl_exec_options *o,
                         const ppl_exec_client *client) {
-    if (!(o->device->flags & PPL_DEVICE_HOST) && (o->world || !plan->stages->graph)) {
-        return ppl_fail(PPL_ERR_DEVICE, "exec: device %s has memory of its own, want one process and a graph for it",
-                        o->device->name);
+    bool apart = o->world && o->link != &ppl_link_nccl;
+    if (!(o->device->flags & PPL_DEVICE_HOST) && (apart || !plan->stages->graph)) {
+        return ppl_fail(
+            PPL_ERR_DEVICE,
+            "exec: device %s has memory of its own, want links between processes that reach it, and a graph",
+            o->device->name);
     }
     if (plan->stages->graph && (!store || store->ranks != plan->ranks)) {
         return ppl_fail(PPL_ERR_ARG, "exec: the store is for %d ranks, want %d", store ? store->ranks : 0, plan->ranks);
@@ -156,7 +160,9 @@ static ppl_status links_open(ppl_exec *e) {
                               .costs = computes ? NULL : e->options.device_options.costs,
                               .world = e->options.world,
                               .device = e->options.device,
-                              .devices = e->devices};
+                              .devices = e->devices,
+                              .stop = &e->stop,
+                              .seconds = e->options.stall_seconds};
         PPL_TRY(e->options.link->open(s->plan, &o, s->memory, (void *const *const *)s->reader_memory, &s->link));
     }
     return PPL_OK;
@@ -196,7 +202,8 @@ static void links_close(ppl_exec *e) {
 
 void ppl_exec_close(ppl_exec *e) {
     if (!e) return;
-    if (e->devices) links_close(e); // their events are of devices that close now
+    if (e->devices)
+        links_close(e); // their events are of devices that close now, and what is underway may wait for ever
     if (e->rank) {
         ppl_exec_command(e, PPL_COMMAND_CLOSE);
         for (int32_t i = 0; i < e->plan->ranks; i++)

@@ -51,7 +51,7 @@ typedef struct ppl_exec_options {
 
 // Starts the rank threads; each opens its device, prepares its programs and allocates all its memory. Borrows plans and
 // store (NULL where the stages have no graph). Wants VALIDATE tasks exactly with clip after; of devices with memory of their
-// own, a graph, one process and all ranks on the same unit.
+// own, a graph, and links that reach all units.
 ppl_status ppl_exec_open(const ppl_plan *plan, struct ppl_store *store, const ppl_exec_options *options,
                          const ppl_exec_client *client, ppl_exec **out);
 void ppl_exec_close(ppl_exec *e); // joins all threads

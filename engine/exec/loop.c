@@ -81,6 +81,10 @@ fail:
 
 // ---- links ----
 
+static bool is_program(const ppl_task *t) {
+    return t->kind == PPL_TASK_F || t->kind == PPL_TASK_B || t->kind == PPL_TASK_I || t->kind == PPL_TASK_W;
+}
+
 // A value that is there already, or a buffer that is free, costs one look.
 static ppl_status link_wait(ppl_rank *r, const step_run *s, const ppl_task *task) {
     const ppl_link_ops *link = r->exec->options.link;
@@ -101,6 +105,17 @@ static ppl_status value_send(const ppl_rank *r, step_run *s, const ppl_task *tas
     for (int32_t i = 0; i < e->n_readers; i++)
         if (e->reader_rank[i] != r->rank) s->link_bytes += (int64_t)s->plan->stages->edges[task->edge].bytes;
     return r->exec->options.link->send(s->link, task, s->tick);
+}
+
+// What the program behind the one at `at` receives, begun while that one runs.
+static ppl_status receives_begin(const ppl_rank *r, const step_run *s, int64_t at) {
+    const ppl_rank_plan *own = &s->plan->rank[r->rank];
+    for (int64_t k = at + 1; k < own->count; k++) {
+        const ppl_task *t = &own->tasks[k];
+        if (is_program(t) || t->kind == PPL_TASK_VALIDATE || t->kind == PPL_TASK_NORM) return PPL_OK;
+        if (t->kind == PPL_TASK_RECEIVE) PPL_TRY(r->exec->options.link->early_receive(s->link, t, t->slot, s->tick));
+    }
+    return PPL_OK;
 }
 
 // ---- steps ----
@@ -207,6 +222,7 @@ static ppl_status tasks_run(ppl_rank *r, step_run *now_step, step_run *next) {
         span->begin = now;
         span->middle = 0;
         bool redo = false;
+        if (any->plan->options.receive_early && is_program(&own->tasks[at])) PPL_TRY(receives_begin(r, s, at));
         if (s->row && r->ahead) PPL_TRY(ppl_ahead_begin(r, s->tick));
         void *label = r->label[s->side] ? r->label[s->side][at] : NULL;
         const ppl_task *task = &own->tasks[at];

@@ -128,6 +128,9 @@ ppl_status ppl_rank_setup(ppl_rank *r) {
     ppl_exec *e = r->exec;
     ppl_device_options o = e->options.device_options;
     o.rank = r->rank;
+    o.process = e->options.world ? e->options.world->place : 0;
+    o.processes = e->options.world ? e->options.world->neighbours : 1;
+    o.seat = r->rank - e->first;
     o.stop = &e->stop;
     o.fail_task = r->rank == e->options.fail_rank ? e->options.fail_task : -1;
     o.stall_task = r->rank == e->options.fail_rank ? e->options.stall_task : -1;

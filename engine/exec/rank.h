@@ -308,6 +308,10 @@ ppl_status ppl_ahead_drain(ppl_rank *r);                       // waits for the 
 ppl_status ppl_ahead_still(ppl_rank *r);                       // waits for all that is enqueued
 
 ppl_status ppl_labels_open(ppl_rank *r); // label.c: what a profiler calls the tasks
+// ---- warm.c ----
+// Runs each program and the optimizer once, on memory that is set afterwards: asynchronous devices load code when it is
+// first used, which may wait for all that they have underway.
+ppl_status ppl_rank_warm(ppl_rank *r);
 
 // ---- version.c: which weights ----
 int64_t ppl_exec_updates(const ppl_exec *e);               // of each stage in a step

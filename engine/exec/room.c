@@ -40,7 +40,7 @@ static size_t rank_asks(const ppl_rank *r) {
 static ppl_status unit_check(const ppl_exec *e, int32_t rank, const ppl_device_room *room) {
     size_t sum = 0, most = 0;
     int32_t ranks = 0, largest = rank;
-    for (int32_t i = 0; i < e->plan->ranks; i++) {
+    for (int32_t i = e->first; i < e->end; i++) {
         if (room[i].unit != room[rank].unit) continue;
         if (i < rank) return PPL_OK;
         size_t asks = rank_asks(&e->rank[i]);
@@ -62,14 +62,7 @@ ppl_status ppl_exec_room(ppl_exec *e) {
     if (e->options.device->flags & PPL_DEVICE_HOST) return PPL_OK;
     ppl_device_room *room = ppl_arena_get(&e->arena, (size_t)e->plan->ranks * sizeof *room);
     if (!room) return PPL_ERR_MEMORY;
-    for (int32_t i = 0; i < e->plan->ranks; i++) {
-        PPL_TRY(e->options.device->room(e->rank[i].device, &room[i]));
-        if (room[i].unit == room[0].unit) continue;
-        return ppl_fail(PPL_ERR_DEVICE,
-                        "exec: rank %d is on device %s %d and rank 0 on %d: there are no links between them, want all "
-                        "ranks on one (CUDA_VISIBLE_DEVICES=0)",
-                        i, e->options.device->name, room[i].unit, room[0].unit);
-    }
-    for (int32_t i = 0; i < e->plan->ranks; i++) PPL_TRY(unit_check(e, i, room));
+    for (int32_t i = e->first; i < e->end; i++) PPL_TRY(e->options.device->room(e->rank[i].device, &room[i]));
+    for (int32_t i = e->first; i < e->end; i++) PPL_TRY(unit_check(e, i, room));
     return PPL_OK;
 }

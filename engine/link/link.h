@@ -26,10 +26,13 @@ typedef struct ppl_link_options {
     const ppl_costs *costs; // not NULL: a value becomes visible when it would be there over links that take so long;
     // between processes the links themselves take their time
     struct ppl_world *world; // of the plan's processes; NULL: one
-    // On asynchronous devices, all of one unit: whose streams the events of buffers order. devices: [ranks]; NULL: values
-    // are there when a task ends.
+    // On asynchronous devices: whose streams the events of buffers order. devices: [ranks], NULL for those of other
+    // processes; NULL: values are there when a task ends.
     const ppl_device_ops *device;
     ppl_device *const *devices;
+    const int32_t *unit;     // [ranks]: local links serve readers on their producer's unit alone; NULL: all
+    const atomic_bool *stop; // set when the run has failed: nothing is waited for any more
+    double seconds;          // how long other ranks may take to come to the opening
 } ppl_link_options;
 
 // For tests: nanoseconds after a send before it may be seen, a function of the send alone, so that a seed gives one
@@ -40,6 +43,7 @@ typedef struct ppl_link_ops {
     const char *name;
     int32_t receives_ahead; // how many receives a rank may have posted before they are needed; large: no limit
     bool copies;            // values cross by copy: plans need buffers on both sides
+    bool early;             // plans should have the reader's buffers free one action before a receive (receive_early)
     // memory[edge]: the producer's buffers, ppl_link_stride apart; reader_memory[edge][reader]: the reader's own, NULL when it reads
     // the producer's. All allocated by the executor, borrowed.
     ppl_status (*open)(const ppl_plan *plan, const ppl_link_options *options, void *const *memory,
@@ -50,6 +54,11 @@ typedef struct ppl_link_ops {
     // reader: which entry of the edge plan's readers this rank is
     ppl_status (*receive)(ppl_link *self, const ppl_task *task, int32_t reader, int64_t step, bool *done);
     ppl_status (*release)(ppl_link *self, const ppl_task *task, int32_t reader, int64_t step);
+    // A RECEIVE that stands behind the program which is about to be enqueued: links whose receives are enqueued themselves
+    // begin it now, so that the value crosses while the program runs. Only in plans with receive_early.
+    ppl_status (*early_receive)(ppl_link *self, const ppl_task *task, int32_t reader, int64_t step);
+    // Whether something that a rank has underway has failed; on the rank's own thread, while it waits for its device.
+    ppl_status (*check)(ppl_link *self, int32_t rank);
     // Forgets all tickets of `step` and later on the edges this rank produces or releases, and drops what is underway: a
     // rollback begins the step anew. begun: the ranks have sent what comes before the step's VALIDATE, else nothing of it.
     ppl_status (*rewind)(ppl_link *self, int32_t rank, int64_t step, bool begun, bool *done);
@@ -65,6 +74,7 @@ typedef struct ppl_link_ops {
 } ppl_link_ops;
 
 extern const ppl_link_ops ppl_link_local;
-extern const ppl_link_ops ppl_link_mpi; // between the processes of options->world; within one, as ppl_link_local
+extern const ppl_link_ops ppl_link_mpi;  // between the processes of options->world; within one, as ppl_link_local
+extern const ppl_link_ops ppl_link_nccl; // between GPUs of any process; on one of them, as ppl_link_local
 
 #endif

@@ -27,8 +27,9 @@ typedef struct mark {
 
 typedef struct local_edge {
     const ppl_edge_plan *plan;
-    int32_t rank, uses; // the producer's; uses a step
-    bool flows;         // buffers are taken in turn over all steps
+    int32_t rank, uses;  // the producer's; uses a step
+    bool flows;          // buffers are taken in turn over all steps
+    const int32_t *unit; // as in the options
     size_t bytes, stride;
     const char *memory;
     void *const *reader_memory;      // [readers]
@@ -61,6 +62,12 @@ static int32_t buffer_of(const local_edge *e, const ppl_task *task, int64_t step
     return e->flows ? (int32_t)((step * e->uses + task->sequence) % e->plan->buffers) : task->buffer;
 }
 
+// Does this reader, of another rank, read what the producer's unit has?
+static bool is_served(const local_edge *e, int32_t reader) {
+    int32_t to = e->plan->reader_rank[reader];
+    return to != e->rank && (!e->unit || e->unit[to] == e->unit[e->rank]);
+}
+
 static ticket *free_of(const local_edge *e, int32_t reader, int32_t buffer) {
     return &e->free[reader * e->plan->buffers + buffer];
 }
@@ -83,9 +90,11 @@ static ppl_status events_open(local_link *l, local_edge *e) {
     e->full_event = ppl_arena_get(&l->arena, buffers * sizeof(void *));
     e->free_event = ppl_arena_get(&l->arena, buffers * readers * sizeof(void *));
     if (!e->full_event || !e->free_event) return PPL_ERR_MEMORY;
-    for (size_t b = 0; b < buffers; b++) PPL_TRY(o->device->event_open(o->devices[e->rank], &e->full_event[b]));
+    for (size_t b = 0; b < buffers && o->devices[e->rank]; b++)
+        PPL_TRY(o->device->event_open(o->devices[e->rank], &e->full_event[b]));
     for (size_t k = 0; k < readers * buffers; k++)
-        PPL_TRY(o->device->event_open(o->devices[e->plan->reader_rank[k / buffers]], &e->free_event[k]));
+        if (is_served(e, (int32_t)(k / buffers)) && o->devices[e->rank])
+            PPL_TRY(o->device->event_open(o->devices[e->plan->reader_rank[k / buffers]], &e->free_event[k]));
     return PPL_OK;
 }
 
@@ -93,9 +102,10 @@ static void events_close(const local_link *l, const local_edge *e) {
     const ppl_link_options *o = &l->options;
     if (!o->devices || !e->plan) return;
     size_t buffers = (size_t)e->plan->buffers, readers = (size_t)e->plan->n_readers;
-    for (size_t b = 0; e->full_event && b < buffers; b++) o->device->event_close(o->devices[e->rank], e->full_event[b]);
+    for (size_t b = 0; e->full_event && b < buffers; b++)
+        if (e->full_event[b]) o->device->event_close(o->devices[e->rank], e->full_event[b]);
     for (size_t k = 0; e->free_event && k < readers * buffers; k++)
-        o->device->event_close(o->devices[e->plan->reader_rank[k / buffers]], e->free_event[k]);
+        if (e->free_event[k]) o->device->event_close(o->devices[e->plan->reader_rank[k / buffers]], e->free_event[k]);
 }
 
 // Links that take no time are left as they are.
@@ -134,6 +144,7 @@ static ppl_status local_open(const ppl_plan *plan, const ppl_link_options *optio
                           .rank = ppl_plan_edge_rank(plan, i),
                           .uses = ppl_plan_uses(plan, i),
                           .flows = ppl_plan_flows(plan),
+                          .unit = options->unit,
                           .bytes = plan->stages->edges[i].bytes,
                           .stride = ppl_link_stride(&plan->stages->edges[i]),
                           .memory = memory[i],
@@ -155,8 +166,7 @@ static void mark_set(mark *m, int waits) {
 
 static bool is_free(const local_edge *e, int32_t buffer, int64_t use) {
     for (int32_t i = 0; i < e->plan->n_readers; i++) {
-        if (e->plan->reader_rank[i] == e->rank) continue;
-        if (atomic_load(&free_of(e, i, buffer)->count) < use) return false;
+        if (is_served(e, i) && atomic_load(&free_of(e, i, buffer)->count) < use) return false;
     }
     return true;
 }
@@ -165,7 +175,7 @@ static bool is_free(const local_edge *e, int32_t buffer, int64_t use) {
 static ppl_status free_await(const local_link *l, const local_edge *e, int32_t buffer) {
     const ppl_link_options *o = &l->options;
     for (int32_t i = 0; i < e->plan->n_readers; i++) {
-        if (e->plan->reader_rank[i] == e->rank) continue;
+        if (!is_served(e, i)) continue;
         PPL_TRY(o->device->event_wait(o->devices[e->rank], e->free_event[i * e->plan->buffers + buffer], 0));
     }
     return PPL_OK;
@@ -293,11 +303,21 @@ static ppl_status local_rewind(ppl_link *self, int32_t rank, int64_t step, bool 
             int64_t used = use_of(e, &(ppl_task){.buffer = b}, step); // before the step's first use
             if (e->rank == rank) atomic_store_explicit(&e->full[b].count, used, memory_order_release);
             for (int32_t k = 0; k < e->plan->n_readers; k++)
-                if (e->plan->reader_rank[k] == rank && e->rank != rank)
+                if (e->plan->reader_rank[k] == rank && is_served(e, k))
                     atomic_store_explicit(&free_of(e, k, b)->count, used, memory_order_release);
         }
     }
     *done = true;
+    return PPL_OK;
+}
+
+static ppl_status local_early_receive(ppl_link *self, const ppl_task *task, int32_t reader, int64_t step) {
+    (void)self, (void)task, (void)reader, (void)step;
+    return PPL_OK;
+}
+
+static ppl_status local_check(ppl_link *self, int32_t rank) {
+    (void)self, (void)rank;
     return PPL_OK;
 }
 
@@ -318,7 +338,7 @@ static void local_waits_for(const ppl_link *self, const ppl_task *task, int64_t 
     if (task->kind != PPL_TASK_CREDIT) return;
     int64_t least = INT64_MAX;
     for (int32_t i = 0; i < e->plan->n_readers; i++) {
-        if (e->plan->reader_rank[i] == e->rank) continue;
+        if (!is_served(e, i)) continue;
         int64_t count = atomic_load_explicit(&free_of(e, i, buffer_of(e, task, step))->count, memory_order_relaxed);
         if (count >= least) continue;
         least = count;
@@ -341,6 +361,8 @@ const ppl_link_ops ppl_link_local = {
     .send = local_send,
     .receive = local_receive,
     .release = local_release,
+    .early_receive = local_early_receive,
+    .check = local_check,
     .rewind = local_rewind,
     .poll = local_poll,
     .bytes = local_bytes,

@@ -7,7 +7,7 @@
 // reader's own buffer and posts the landing anew. A rank that comes to a RECEIVE has taken all before it: its landing is
 // posted by then, which is what the plan's proof asks of a link that copies. Landings and buffers bound what is underway.
 // Tags name the crossing and the sequence, so that the two sides' orders may differ.
-#include "link/link.h"
+#include "link/order.h"
 #include "world/world.h"
 
 enum { LANDINGS = 2 }; // receives ahead: one is used while the next one arrives
@@ -29,12 +29,10 @@ typedef struct crossing {
     int32_t edge, reader, other; // other: process
     int32_t uses;                // a step
     bool sends;
-    int64_t tag;       // of sequence 0
-    sending *sending;  // [buffers]
-    int32_t *order;    // [uses]: sequences as the reader receives them
-    int32_t *position; // [uses]: the inverse
-    bool *before;      // [uses]: sent before the producer's VALIDATE
-    landing *landing;  // [landings]; value n, over all steps in the reader's order, comes into n % landings
+    int64_t tag;          // of sequence 0
+    sending *sending;     // [buffers]
+    ppl_link_order order; // of the reader's side
+    landing *landing;     // [landings]; value n, over all steps in the reader's order, comes into n % landings
     int32_t landings;
     int64_t posted, taken; // values, by the reader's rank alone
     atomic_bool waits;
@@ -75,42 +73,9 @@ static crossing *crossing_of(const mpi_link *l, int32_t edge, int32_t reader) {
 
 // ---- opening ----
 
-// The order in which the reader's rank receives an edge, and which values are sent before their producer's VALIDATE.
-static ppl_status order_find(mpi_link *l, crossing *c) {
-    const ppl_plan *p = l->plan;
-    int32_t reader = p->edge[c->edge].reader_rank[c->reader], from = ppl_plan_edge_rank(p, c->edge), n = 0;
-    const ppl_rank_plan *r = &p->rank[reader], *producer = &p->rank[from];
-    for (int64_t k = 0; k < r->count; k++) {
-        const ppl_task *t = &r->tasks[k];
-        if (t->kind != PPL_TASK_RECEIVE || t->edge != c->edge || t->slot != c->reader) continue;
-        if (n < c->uses) c->order[n] = t->sequence;
-        if (n < c->uses) c->position[t->sequence] = n;
-        n++;
-    }
-    if (n != c->uses)
-        return ppl_fail(PPL_ERR_PLAN, "mpi: rank %d receives edge %d %d times a step, want %d", reader, c->edge, n,
-                        c->uses);
-    for (int64_t k = 0, last = -1; r->turns && k < r->count; k++) { // steps overlap: each edge's steps must not
-        const ppl_task *t = &r->tasks[r->turns[k]];
-        if (t->kind != PPL_TASK_RECEIVE || t->edge != c->edge || t->slot != c->reader) continue;
-        int64_t number = c->position[t->sequence] + (r->turns[k] < r->ahead ? c->uses : 0);
-        if (number < last)
-            return ppl_fail(PPL_ERR_PLAN,
-                            "mpi: rank %d receives edge %d of the next step before the last of this one, "
-                            "want them in order",
-                            reader, c->edge);
-        last = number;
-    }
-    for (int64_t k = 0; k < producer->count && producer->tasks[k].kind != PPL_TASK_VALIDATE; k++) {
-        const ppl_task *t = &producer->tasks[k];
-        if (t->kind == PPL_TASK_SEND && t->edge == c->edge) c->before[t->sequence] = true;
-    }
-    return PPL_OK;
-}
-
 static ppl_status landing_post(mpi_link *l, crossing *c) {
     landing *at = &c->landing[c->posted % c->landings];
-    int32_t sequence = c->order[c->posted % c->uses];
+    int32_t sequence = c->order.sequence[c->posted % c->uses];
     atomic_store(&at->full, 0);
     PPL_TRY(l->world->wire.ops->receive(l->world->wire.self, c->other, c->tag + sequence, at->memory, bytes_of(l, c),
                                         &at->request));
@@ -119,20 +84,16 @@ static ppl_status landing_post(mpi_link *l, crossing *c) {
 }
 
 static ppl_status crossing_init(mpi_link *l, crossing *c) {
-    size_t uses = (size_t)c->uses;
     if (c->sends) {
         c->sending = ppl_arena_get(&l->arena, (size_t)l->plan->edge[c->edge].buffers * sizeof *c->sending);
         return c->sending ? PPL_OK : PPL_ERR_MEMORY;
     }
     c->landings = c->uses < LANDINGS ? c->uses : LANDINGS;
-    c->order = ppl_arena_get(&l->arena, uses * sizeof *c->order);
-    c->position = ppl_arena_get(&l->arena, uses * sizeof *c->position);
-    c->before = ppl_arena_get(&l->arena, uses * sizeof *c->before);
     c->landing = ppl_arena_get(&l->arena, (size_t)c->landings * sizeof *c->landing);
-    if (!c->order || !c->position || !c->before || !c->landing) return PPL_ERR_MEMORY;
+    if (!c->landing) return PPL_ERR_MEMORY;
     for (int32_t i = 0; i < c->landings; i++)
         if (!(c->landing[i].memory = ppl_arena_get(&l->arena, stride_of(l, c)))) return PPL_ERR_MEMORY;
-    PPL_TRY(order_find(l, c));
+    PPL_TRY(ppl_link_order_find(&l->arena, l->plan, c->edge, c->reader, "mpi", &c->order));
     pthread_mutex_lock(&l->world->lock);
     ppl_status st = PPL_OK;
     while (c->posted < c->landings && st == PPL_OK) st = landing_post(l, c);
@@ -288,7 +249,7 @@ static int64_t mpi_link_due(const ppl_link *self, const ppl_task *task, int32_t 
     const mpi_link *l = (const mpi_link *)self;
     const crossing *c = crossing_of(l, task->edge, reader);
     if (!c) return ppl_link_local.due(l->local, task, reader, step);
-    const landing *at = &c->landing[(step * c->uses + c->position[task->sequence]) % c->landings];
+    const landing *at = &c->landing[(step * c->uses + c->order.position[task->sequence]) % c->landings];
     return l->options.delay_seed && atomic_load(&at->full) ? visible_at(l, at, task, step) : 0;
 }
 
@@ -296,7 +257,7 @@ static ppl_status mpi_link_receive(ppl_link *self, const ppl_task *task, int32_t
     mpi_link *l = (mpi_link *)self;
     crossing *c = crossing_of(l, task->edge, reader);
     if (!c) return ppl_link_local.receive(l->local, task, reader, step, done);
-    int64_t n = step * c->uses + c->position[task->sequence];
+    int64_t n = step * c->uses + c->order.position[task->sequence];
     if (n != c->taken)
         return ppl_fail(PPL_ERR_PLAN, "mpi: edge %d: value %lld is received as number %lld", c->edge, (long long)n,
                         (long long)c->taken);
@@ -318,6 +279,14 @@ static ppl_status mpi_link_receive(ppl_link *self, const ppl_task *task, int32_t
     return st;
 }
 
+static ppl_status mpi_link_early_receive(ppl_link *self, const ppl_task *task, int32_t reader, int64_t step) {
+    return ppl_link_local.early_receive(((mpi_link *)self)->local, task, reader, step); // landings see to it
+}
+
+static ppl_status mpi_link_check(ppl_link *self, int32_t rank) {
+    return ppl_link_local.check(((mpi_link *)self)->local, rank);
+}
+
 static ppl_status mpi_link_release(ppl_link *self, const ppl_task *task, int32_t reader, int64_t step) {
     return ppl_link_local.release(((mpi_link *)self)->local, task, reader, step);
 }
@@ -326,7 +295,7 @@ static ppl_status mpi_link_release(ppl_link *self, const ppl_task *task, int32_t
 
 // What of value n's step has been sent, when `begun` steps were sent up to their VALIDATE.
 static bool was_sent(const crossing *c, int64_t n, int64_t step, bool begun) {
-    return begun && n / c->uses == step && c->before[c->order[n % c->uses]];
+    return begun && n / c->uses == step && c->order.before[c->order.sequence[n % c->uses]];
 }
 
 // Drops, value by value, what the reader has not taken of what was sent; then everything is as before the step.
@@ -417,6 +386,8 @@ const ppl_link_ops ppl_link_mpi = {
     .send = mpi_link_send,
     .receive = mpi_link_receive,
     .release = mpi_link_release,
+    .early_receive = mpi_link_early_receive,
+    .check = mpi_link_check,
     .rewind = mpi_link_rewind,
     .due = mpi_link_due,
     .poll = mpi_link_poll,

@@ -121,7 +121,7 @@ static int32_t reader_buffers(const ppl_build *b, int32_t edge, int32_t reader, 
     for (int32_t i = 0; i < steps * uses; i++) { // steps that overlap: of two
         int32_t step = i / uses, mb = i % uses;
         reading *one = &r[step * uses + begins[mb]];
-        one->begin = ppl_phase_time(b, stage, mb, first) + step * period;
+        one->begin = ppl_phase_time(b, stage, mb, first) + step * period - (b->plan->options.receive_early ? 1 : 0);
         one->end = ppl_phase_time(b, stage, mb, last) + step * period;
         one->sequence = b->plan->edge[edge].order[mb] + step * uses;
         until[step * uses + ends[mb]] = one->end; // in ascending order

@@ -71,6 +71,7 @@ typedef struct ppl_rank_plan {
 typedef struct ppl_plan_options {
     bool forward_only;  // evaluation: F actions alone, activations released at once
     bool copy_links;    // links copy (NCCL, MPI) instead of handing over pointers
+    bool receive_early; // readers' own buffers are free an action before a receive, which may begin that early
     bool least_buffers; // edges get no more buffers than the order needs, so that producers wait for readers: for tests
     bool validate;      // clip after: puts a VALIDATE behind each rank's forward_tasks
     int32_t processes;  // that share the ranks, at most as many as those; 0: one. Between processes links copy

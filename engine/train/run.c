@@ -72,7 +72,7 @@ static ppl_status exec_open(ppl_run *r, const ppl_run_engine *e, ppl_exec **out)
     ppl_exec_options options = {
         .device = r->device,
         .device_options = {.threads = o->threads, .costs = o->costs, .fail_task = -1, .stall_task = -1},
-        .link = r->world ? &ppl_link_mpi : &ppl_link_local,
+        .link = e->link,
         .world = r->world,
         .eval_plan = e->eval_plan,
         .seed = o->seed,
@@ -121,13 +121,30 @@ static ppl_status store_build(ppl_run *r, const ppl_plan *plan, ppl_store **out)
     return st;
 }
 
+// How ranks reach each other: those of one host's memory or of one GPU hand over, others pass values.
+static ppl_status link_choose(const ppl_run *r, const ppl_schedule *s, const ppl_link_ops **out) {
+    bool host = r->device->flags & PPL_DEVICE_HOST;
+    *out = !r->world ? &ppl_link_local : host ? &ppl_link_mpi : &ppl_link_nccl;
+    int32_t first = 0;
+    for (int32_t i = 0; !r->world && i < s->ranks; i++) {
+        int32_t unit;
+        PPL_TRY(r->device->unit_of(&(ppl_device_options){.rank = i, .processes = 1, .seat = i}, &unit));
+        if (i == 0) first = unit;
+        if (unit != first) *out = &ppl_link_nccl;
+    }
+    return PPL_OK;
+}
+
 // What each process makes for itself: plans, weights.
 static ppl_status engine_compile(ppl_run *r, const ppl_schedule *s, ppl_run_engine *e) {
-    ppl_plan_options options = {.copy_links = r->options.copy_links != 0,
+    PPL_TRY(ppl_world_check_ranks(r->world, s->ranks));
+    PPL_TRY(link_choose(r, s, &e->link));
+    bool nccl = e->link == &ppl_link_nccl;
+    ppl_plan_options options = {.copy_links = r->options.copy_links != 0 || nccl,
+                                .receive_early = nccl,
                                 .least_buffers = r->options.least_buffers != 0,
                                 .validate = r->options.optimizer.clip == PPL_CLIP_AFTER,
                                 .processes = ppl_world_processes_of(r->world)};
-    PPL_TRY(ppl_world_check_ranks(r->world, s->ranks));
     PPL_TRY(ppl_plan_build(s, r->stages, &options, &e->plan));
     options.forward_only = true;
     options.validate = false;

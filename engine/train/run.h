@@ -14,6 +14,7 @@ enum { PPL_RUN_FLIGHT = 2 * PPL_TRACE_AHEAD };
 typedef struct ppl_run_engine {
     ppl_plan *plan, *eval_plan; // eval_plan: forward only
     ppl_store *store;
+    const ppl_link_ops *link;
     ppl_exec *exec;
     int32_t *peak_live; // [ranks]: measured
 } ppl_run_engine;

@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static _Thread_local ppl_world *current;
 
@@ -49,6 +50,24 @@ static ppl_status clock_measure(ppl_world *w) {
     return PPL_OK;
 }
 
+// Which processes share this one's host: a name that the system gives, and its boot.
+static ppl_status host_find(ppl_world *w) {
+    char own[160] = "", other[160];
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "r");
+    if (f && !fgets(own, 64, f)) own[0] = 0;
+    if (f) fclose(f);
+    gethostname(own + strlen(own), sizeof own - 1 - strlen(own));
+    w->place = w->neighbours = 0;
+    for (int32_t p = 0; p < w->processes; p++) {
+        memcpy(other, own, sizeof other);
+        PPL_TRY(ppl_world_share(w, p, other, sizeof other));
+        bool same = !strcmp(own, other);
+        w->place += same && p < w->process;
+        w->neighbours += same;
+    }
+    return PPL_OK;
+}
+
 ppl_status ppl_world_open(const ppl_wire *wire, ppl_world **out) {
     ppl_world *w = ppl_alloc(sizeof *w);
     if (!w) return PPL_ERR_MEMORY;
@@ -59,6 +78,7 @@ ppl_status ppl_world_open(const ppl_wire *wire, ppl_world **out) {
     pthread_mutex_init(&w->lock, &kind);
     pthread_mutexattr_destroy(&kind);
     *out = w;
+    PPL_TRY(host_find(w));
     return clock_measure(w);
 }
 

@@ -28,8 +28,9 @@ typedef void (*ppl_world_handler)(void *self, int32_t from, const ppl_words *wor
 typedef struct ppl_world {
     ppl_wire wire;
     int32_t process, processes;
-    int64_t clock;        // nanoseconds to add to ppl_now for the clock of process 0
-    pthread_mutex_t lock; // recursive: handlers post
+    int32_t place, neighbours; // of this process among those of its host, and how many those are
+    int64_t clock;             // nanoseconds to add to ppl_now for the clock of process 0
+    pthread_mutex_t lock;      // recursive: handlers post
     ppl_world_handler handler;
     void *handler_self;
     int64_t round, next_tag;

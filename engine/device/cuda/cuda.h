@@ -108,6 +108,8 @@ typedef struct ppl_cuda_table { // of ROPE, shared by the nodes that turn by the
 struct ppl_cuda_device {
     int32_t rank, ordinal;
     cudaStream_t stream[PPL_CUDA_STREAMS];
+    cudaStream_t *more; // [n_more]: opened beside those, NULL where closed again; numbered behind them
+    int32_t n_more;
     void *workspace[PPL_CUDA_STREAMS];
     cublasLtHandle_t lt;
     ppl_cuda_arena arena;
@@ -116,6 +118,10 @@ struct ppl_cuda_device {
     ppl_cuda_fault *fault; // in memory of the host that the device writes too
     double *partial;       // PPL_CUDA_PARTIALS and the sum, for square_sum
 };
+
+static inline cudaStream_t ppl_cuda_stream(const ppl_cuda_device *d, int32_t stream) {
+    return stream < PPL_CUDA_STREAMS ? d->stream[stream] : d->more[stream - PPL_CUDA_STREAMS];
+}
 
 ppl_status ppl_cuda_program_build(ppl_device *self, int32_t stage, int32_t phase, const ppl_device_node *nodes,
                                   int32_t count, ppl_program_needs *needs, ppl_device_program **out);

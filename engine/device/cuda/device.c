@@ -47,18 +47,30 @@ static void cuda_close(ppl_device *self) {
             cudaStreamSynchronize(d->stream[i]);
             cudaStreamDestroy(d->stream[i]);
         }
+    ppl_free(d->more);
     if (d->fault) cudaFreeHost(d->fault);
     ppl_cuda_arena_clear(d);
     ppl_free(d);
 }
 
-static ppl_status cuda_open(const ppl_device_options *options, ppl_device **out) {
-    int32_t count = 0;
+// Each process of a host has its share of the GPUs that it sees, and its ranks take turns on those. A launcher that shows
+// each process GPUs of its own thereby says which.
+static ppl_status cuda_unit_of(const ppl_device_options *options, int32_t *unit) {
+    int32_t count = 0, processes = options->processes > 1 ? options->processes : 1;
     PPL_TRY(ppl_gpu_count(&count));
+    int32_t first = (int32_t)((int64_t)options->process * count / processes);
+    int32_t end = (int32_t)((int64_t)(options->process + 1) * count / processes);
+    *unit = first + ppl_gpu_of_rank(options->seat, end > first ? end - first : 1);
+    return PPL_OK;
+}
+
+static ppl_status cuda_open(const ppl_device_options *options, ppl_device **out) {
+    int32_t unit = 0;
+    PPL_TRY(cuda_unit_of(options, &unit));
     ppl_cuda_device *d = ppl_alloc(sizeof *d);
     if (!d) return PPL_ERR_MEMORY;
     d->rank = options->rank;
-    d->ordinal = ppl_gpu_of_rank(options->rank, count);
+    d->ordinal = unit;
     ppl_status st = device_fill(d);
     if (st != PPL_OK) {
         cuda_close((ppl_device *)d);
@@ -83,13 +95,14 @@ static ppl_status fault_told(ppl_cuda_device *d) {
 }
 
 static ppl_status stream_wait(ppl_cuda_device *d, int32_t stream) {
-    PPL_TRY(ppl_cuda_check("cudaStreamSynchronize", cudaStreamSynchronize(d->stream[stream])));
+    PPL_TRY(ppl_cuda_check("cudaStreamSynchronize", cudaStreamSynchronize(ppl_cuda_stream(d, stream))));
     return fault_told(d);
 }
 
 static ppl_status cuda_synchronize(ppl_device *self) {
     ppl_cuda_device *d = cuda_of(self);
-    for (int i = 0; i < PPL_CUDA_STREAMS; i++) PPL_TRY(stream_wait(d, i));
+    for (int32_t i = 0; i < PPL_CUDA_STREAMS + d->n_more; i++)
+        if (ppl_cuda_stream(d, i)) PPL_TRY(stream_wait(d, i));
     return PPL_OK;
 }
 
@@ -115,6 +128,7 @@ static ppl_status cuda_room(ppl_device *self, ppl_device_room *out) {
     ppl_cuda_device *d = cuda_of(self);
     *out = (ppl_device_room){.unit = d->ordinal};
     PPL_TRY(here(d));
+    PPL_TRY(ppl_cuda_check("cudaDeviceGetPCIBusId", cudaDeviceGetPCIBusId(out->name, sizeof out->name, d->ordinal)));
     return ppl_cuda_check("cudaMemGetInfo", cudaMemGetInfo(&out->free, &out->all));
 }
 
@@ -134,7 +148,7 @@ static ppl_status copy_enqueue(ppl_device *self, void *dst, const void *src, siz
     ppl_cuda_device *d = cuda_of(self);
     if (!bytes) return PPL_OK;
     PPL_TRY(here(d));
-    return ppl_cuda_check("cudaMemcpyAsync", cudaMemcpyAsync(dst, src, bytes, kind, d->stream[stream]));
+    return ppl_cuda_check("cudaMemcpyAsync", cudaMemcpyAsync(dst, src, bytes, kind, ppl_cuda_stream(d, stream)));
 }
 
 static ppl_status cuda_copy_in(ppl_device *self, void *dst, const void *src, size_t bytes, int32_t stream) {
@@ -196,6 +210,40 @@ static ppl_status cuda_square_sum(ppl_device *self, const void *const *grads, in
     return cuda_copy_out(self, out, sum, sizeof *out, 0);
 }
 
+// ---- further streams: of links, whose work goes before the device's own ----
+
+static ppl_status cuda_stream_open(ppl_device *self, int32_t *out) {
+    ppl_cuda_device *d = cuda_of(self);
+    int least = 0, greatest = 0;
+    int32_t at = 0;
+    while (at < d->n_more && d->more[at]) at++;
+    if (at == d->n_more) {
+        int32_t room = d->n_more ? 2 * d->n_more : 8;
+        cudaStream_t *more = ppl_alloc((size_t)room * sizeof *more);
+        if (!more) return PPL_ERR_MEMORY;
+        if (d->more) memcpy(more, d->more, (size_t)d->n_more * sizeof *more);
+        ppl_free(d->more);
+        d->more = more;
+        d->n_more = room;
+    }
+    PPL_TRY(here(d));
+    PPL_TRY(ppl_cuda_check("cudaDeviceGetStreamPriorityRange", cudaDeviceGetStreamPriorityRange(&least, &greatest)));
+    *out = PPL_CUDA_STREAMS + at;
+    return ppl_cuda_check("cudaStreamCreateWithPriority",
+                          cudaStreamCreateWithPriority(&d->more[at], cudaStreamNonBlocking, greatest));
+}
+
+static void cuda_stream_close(ppl_device *self, int32_t stream) {
+    ppl_cuda_device *d = cuda_of(self);
+    cudaStream_t *at = &d->more[stream - PPL_CUDA_STREAMS];
+    if (*at && here(d) == PPL_OK) cudaStreamDestroy(*at);
+    *at = NULL;
+}
+
+static void *cuda_stream_handle(ppl_device *self, int32_t stream) {
+    return ppl_cuda_stream(cuda_of(self), stream);
+}
+
 // ---- events ----
 
 static ppl_status cuda_event_open(ppl_device *self, void **out) {
@@ -223,11 +271,11 @@ static ppl_status cuda_timer_between(ppl_device *self, void *from, void *to, dou
 }
 
 static ppl_status cuda_event_record(ppl_device *self, void *event, int32_t stream) {
-    return ppl_cuda_check("cudaEventRecord", cudaEventRecord(event, cuda_of(self)->stream[stream]));
+    return ppl_cuda_check("cudaEventRecord", cudaEventRecord(event, ppl_cuda_stream(cuda_of(self), stream)));
 }
 
 static ppl_status cuda_event_wait(ppl_device *self, void *event, int32_t stream) {
-    return ppl_cuda_check("cudaStreamWaitEvent", cudaStreamWaitEvent(cuda_of(self)->stream[stream], event, 0));
+    return ppl_cuda_check("cudaStreamWaitEvent", cudaStreamWaitEvent(ppl_cuda_stream(cuda_of(self), stream), event, 0));
 }
 
 static ppl_status cuda_event_done(ppl_device *self, void *event, bool *done) {
@@ -278,4 +326,8 @@ const ppl_device_ops ppl_device_cuda = {
     .label_get = ppl_cuda_label_get,
     .label_begin = ppl_cuda_label_begin,
     .label_end = ppl_cuda_label_end,
+    .unit_of = cuda_unit_of,
+    .stream_open = cuda_stream_open,
+    .stream_close = cuda_stream_close,
+    .stream_handle = cuda_stream_handle,
 };

@@ -1,0 +1,187 @@
+// test_links.c - ranks on several GPUs of one process, over NCCL: the bits of one GPU for all schedules, a GPU each or two
+// ranks on each; nothing allocated, nothing waited for in a step; every fault ends in its words with all threads gone.
+#include "emulation/emulation.h"
+#include "support/trainer.h"
+#include <cuda_runtime_api.h>
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { STEPS = 3 };
+
+static void start(int gpus, uint64_t seed) {
+    unsetenv("NCCL_LAUNCH_ORDER_IMPLICIT"); // set anew by the first run that may
+    emu_reset();
+    emu_set_devices(gpus);
+    emu_set_seed(seed);
+}
+
+static test_case case_of(order o, int32_t ranks, int32_t chunks) {
+    test_case c = test_usual;
+    c.device = "cuda";
+    c.order = o;
+    c.ranks = ranks;
+    c.chunks = chunks;
+    c.microbatches = 4;
+    c.samples = 4;
+    return c;
+}
+
+static void outcome_of(const test_case *c, test_outcome *out) {
+    test_trainer t;
+    char text[192];
+    if (test_trainer_open(c, &t) != PPL_OK || test_trainer_run(&t, STEPS, STEPS, out) != PPL_OK)
+        fail_msg("%s: %s", test_case_print(c, text), ppl_error());
+    test_trainer_close(&t);
+    assert_string_equal(emu_report(), "");
+    emu_open open = emu_still_open();
+    assert_int_equal(open.communicators, 0);
+    assert_int_equal(open.allocations, 0);
+    assert_int_equal(open.streams, 0);
+    assert_int_equal(open.events, 0);
+}
+
+static void same_bits(const test_case *c, const test_outcome *want) {
+    test_outcome is;
+    char text[192];
+    outcome_of(c, &is);
+    const char *differ = test_outcome_differ(want, &is);
+    if (differ) fail_msg("%s: %s", test_case_print(c, text), differ);
+    test_outcome_clear(&is);
+}
+
+static void test_bits(void **state) {
+    (void)state;
+    static const struct {
+        order order;
+        int32_t ranks, chunks, gpus;
+    } layouts[] = {{ORDER_1F1B, 2, 1, 2},  {ORDER_1F1B, 4, 1, 4},        {ORDER_NAIVE, 4, 1, 4},
+                   {ORDER_GPIPE, 4, 1, 4}, {ORDER_INTERLEAVED, 2, 2, 2}, {ORDER_ZB_H1, 4, 1, 4},
+                   {ORDER_1F1B, 4, 1, 2},  {ORDER_ZB_H1, 4, 1, 3}};
+    test_case one = case_of(ORDER_1F1B, 1, 1);
+    test_outcome want;
+    start(1, 0);
+    outcome_of(&one, &want);
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        start(layouts[i].gpus, i + 1);
+        test_case c = case_of(layouts[i].order, layouts[i].ranks, layouts[i].chunks);
+        same_bits(&c, &want);
+        assert_true(emu_counted().transfers > 0);
+    }
+    test_outcome_clear(&want);
+}
+
+// Each way of clipping, with norms that ask for it: rollbacks with values underway.
+static void test_clips(void **state) {
+    (void)state;
+    static const int32_t clips[] = {PPL_CLIP_NONE, PPL_CLIP_AFTER};
+    for (size_t i = 0; i < sizeof clips / sizeof *clips; i++) {
+        test_outcome want;
+        start(1, 0);
+        test_case c = case_of(ORDER_1F1B, 1, 1);
+        c.clip = clips[i];
+        c.clip_norm = 0.5;
+        outcome_of(&c, &want);
+        if (clips[i] != PPL_CLIP_NONE) assert_true(want.clipped > 0);
+        c.ranks = 4;
+        for (uint64_t seed = 1; seed < 4; seed++) {
+            start(4, seed);
+            c.order = seed == 2 ? ORDER_ZB_H1 : ORDER_1F1B;
+            c.delay_seed = seed;
+            same_bits(&c, &want);
+        }
+        test_outcome_clear(&want);
+    }
+}
+
+// Steps after the first allocate nothing and never make the host wait; evaluations have links of their own.
+static void test_counts(void **state) {
+    (void)state;
+    start(4, 3);
+    test_case c = case_of(ORDER_1F1B, 4, 1);
+    test_trainer t;
+    test_open(&c, &t);
+    emu_count_from_here();
+    test_steps(&t, 4);
+    emu_counts n = emu_counted();
+    assert_int_equal(n.mallocs, 0);
+    assert_int_equal(n.frees, 0);
+    assert_int_equal(n.host_waits, 0);
+    assert_int_equal(n.null_stream, 0);
+    assert_true(n.transfers >= 4 * 2 * 2 * 3 * 4); // steps, ends, kinds, cuts, microbatches
+    ppl_data *data = test_text_data(0);
+    double loss = 0;
+    assert_int_equal(ppl_run_evaluate(t.run, data, 1, &loss), PPL_OK);
+    assert_true(loss > 0 && loss < 10);
+    test_goes_on(&t, &c, 4, 1);
+    test_trainer_close(&t);
+    ppl_data_close(data);
+}
+
+static int threads(void) {
+    int n = 0;
+    DIR *d = opendir("/proc/self/task");
+    for (struct dirent *e; (e = readdir(d));) n += e->d_name[0] != '.';
+    closedir(d);
+    return n;
+}
+
+static void fault(emu_fault what, uint64_t nth, const char *words) {
+    start(4, 0);
+    test_case c = case_of(ORDER_1F1B, 4, 1);
+    test_trainer t;
+    int64_t done;
+    test_open(&c, &t);
+    int with = threads();
+    emu_fail(what, nth);
+    test_refused(ppl_run_steps(t.run, STEPS, &done), PPL_ERR_DEVICE, words);
+    test_trainer_close(&t);
+    assert_true(threads() <= with - 4);
+    assert_int_equal(emu_still_open().communicators, 0);
+}
+
+static void test_faults(void **state) {
+    (void)state;
+    fault(EMU_FAULT_NCCL, 30, "internal error: a planted error");
+    fault(EMU_FAULT_NCCL_ASYNC, 30, "unhandled system error: a planted asynchronous error");
+    fault(EMU_FAULT_PEER, 30, "is lost");
+    fault(EMU_FAULT_LAUNCH, 90, "unspecified launch failure");
+    fault(EMU_FAULT_REFUSED, 50, "too many resources requested for launch");
+    fault(EMU_FAULT_MATMUL, 20, "rank ");
+}
+
+static void test_opening(void **state) {
+    (void)state;
+    test_case c = case_of(ORDER_1F1B, 4, 1);
+    test_trainer t;
+    start(4, 0);
+    emu_fail(EMU_FAULT_INIT, 2);
+    test_refused(test_trainer_open(&c, &t), PPL_ERR_DEVICE, "nccl: joining all GPUs: unhandled system error");
+    start(4, 0);
+    emu_set_nccl_version(21805);
+    test_refused(test_trainer_open(&c, &t), PPL_ERR_DEVICE, "nccl: the library is version 2.18.5, want 2.19 or later");
+    start(4, 0);
+    setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
+    test_refused(test_trainer_open(&c, &t), PPL_ERR_ARG, "want it unset");
+    unsetenv("CUDA_LAUNCH_BLOCKING");
+    start(2, 0);
+    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 1);
+    test_refused(test_trainer_open(&c, &t), PPL_ERR_ARG, "does not go with 4 ranks on 2 GPUs");
+    start(4, 0);
+    test_open(&c, &t); // and it goes on
+    test_steps(&t, 1);
+    test_trainer_close(&t);
+    assert_int_equal(emu_still_open().allocations, 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bits),   cmocka_unit_test(test_clips),   cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_faults), cmocka_unit_test(test_opening),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
