@@ -315,6 +315,19 @@ ppl_status ppl_plan_links(const ppl_plan *p, ppl_link_load *out, int32_t max, in
 /* Chrome trace of the last simulation. */
 ppl_status ppl_plan_write_trace(const ppl_plan *p, const char *path);
 
+/* How a value gets from one rank to another of this machine. */
+typedef enum ppl_way {
+    PPL_WAY_POINTER = 0, /* handed over in one memory: by a bell between threads, by an event on one GPU */
+    PPL_WAY_COPY,        /* GPUs: by a copy, direct where they reach each other's memory */
+    PPL_WAY_NCCL,        /* GPUs: by a communicator of two ranks */
+    PPL_WAYS
+} ppl_way;
+/* Measures it. device "cuda": from and to are GPUs, with messages of `bytes`; what arrives is held against what was sent.
+ * Other devices: between two threads. bandwidth: 0 where nothing is copied. Ends after `seconds` with PPL_ERR_STALL where
+ * a message does not arrive. */
+ppl_status ppl_link_measure(const char *device, int32_t from, int32_t to, int32_t way, int64_t bytes, double seconds,
+                            ppl_link_cost *out);
+
 /* ---- trace --------------------------------------------------------------------------------------------------------- */
 
 /* One task as it ran (or was simulated). */

@@ -44,18 +44,23 @@ _ppl() {
         mapfile -t COMPREPLY < <(compgen -W 'table csv json svg' -- "$word")
         return
         ;;
+    --device)
+        mapfile -t COMPREPLY < <(compgen -W 'cpu cuda' -- "$word")
+        return
+        ;;
     --compare)
         mapfile -t COMPREPLY < <(compgen -P "${word%"${word##*,}"}" -W "$(_ppl_schedules "$program")" -- "${word##*,}")
         compopt -o nospace 2>/dev/null
         return
         ;;
-    --ranks | -p | --microbatches | -m | --steps | --costs | --link | --link-between | --node-ranks | --bytes | --set) return ;;
+    --ranks | -p | --microbatches | -m | --steps | --costs | --link | --link-between | --node-ranks | --bytes | --seconds | --set) return ;;
     esac
     if [[ $word == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$(_ppl_options "$program" "$command")" -- "$word")
         return
     fi
     case $command in
+    devices) [[ " ${COMP_WORDS[*]} " == *' --links '* ]] && mapfile -t COMPREPLY < <(_ppl_files lua "$word") ;;
     '') mapfile -t COMPREPLY < <(compgen -W "$([ "$before" = -i ] || echo plan report devices)" -- "$word"; _ppl_files lua "$word") ;;
     plan) mapfile -t COMPREPLY < <(compgen -W "$(_ppl_schedules "$program")" -- "$word"; _ppl_files lua "$word"; compgen -f -X '!*.csv' -- "$word") ;;
     report) mapfile -t COMPREPLY < <(compgen -d -- "$word") ;;

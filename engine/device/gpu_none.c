@@ -1,6 +1,7 @@
 // gpu_none.c - the cuda device of a build without CUDA: it stands in the registry, cannot be opened, and says how to get it.
 // In a build with CUDA, cuda/ takes its place.
 #include "device/host.h"
+#include "device/measure.h"
 #include "ppl.h"
 #include "device/reference/reference.h"
 
@@ -29,6 +30,13 @@ ppl_status ppl_gpu_versions_get(ppl_gpu_versions *out) {
 int32_t ppl_gpu_of_rank(int32_t rank, int32_t gpus) {
     (void)rank, (void)gpus;
     return 0;
+}
+
+ppl_status ppl_cuda_link_measure(int32_t from, int32_t to, int32_t way, size_t bytes, double seconds,
+                                 ppl_link_cost *out) {
+    (void)from, (void)to, (void)way, (void)bytes, (void)seconds, (void)out;
+    int32_t count;
+    return ppl_gpu_count(&count);
 }
 
 static ppl_status none_open(const ppl_device_options *options, ppl_device **out) {

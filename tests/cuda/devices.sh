@@ -59,6 +59,28 @@ LUA
 }
 check 'all of it as JSON' json
 
+links() { # the table's form, edges of a plan, and an edge that does not work
+    "$ppl" devices --links --bytes 100kB --ranks 3 >"$here/out" 2>&1 || { cat "$here/out"; return 1; }
+    grep -q '^ *0 *1  0 -> 1  PCIe host bridge  97.7 KiB  NCCL  ' "$here/out" && grep -q '^ *2 *1  0 -> 1 .* a copy ' "$here/out" &&
+        grep -q 'for ppl plan: --link latency=[0-9.]*us,bandwidth=[0-9.]*GB/s' "$here/out" || { cat "$here/out"; return 1; }
+    [ "$(grep -c 'GPU 0 to GPU 1: PCIe host bridge is made for' "$here/out")" -le 1 ] || { echo 'warned twice'; return 1; }
+    PPL_EMU_PEERS=0 "$ppl" devices --links --bytes 1kB >"$here/out" && grep -q 'warning: GPU 0 to GPU 1: neither reaches' "$here/out" || return 1
+    PPL_EMU_DEVICES=1 "$ppl" devices --links --json >"$here/out" && grep -q '"errors": \[\]' "$here/out" &&
+        grep -q '"way": "an event"' "$here/out" || { cat "$here/out"; return 1; }
+    PPL_EMU_NCCL=21803 "$ppl" devices --links --bytes 1kB >"$here/out" && { echo 'too old an NCCL is no failure'; return 1; }
+    grep -q 'failed: link nccl: the library is 2.18.3' "$here/out" && grep -q '^ *0 .* a copy  *[0-9]' "$here/out" || { cat "$here/out"; return 1; }
+    PPL_EMU_PROBE=35 "$ppl" devices --links --device cuda >"$here/out" 2>&1
+    [ $? = 1 ] && grep -q 'no NVIDIA driver' "$here/out" || { cat "$here/out"; return 1; }
+}
+check 'links measured, with warnings and failures' links
+
+script_links() { # of a training script, on the GPU that its ranks share
+    PPL_EMU_DEVICES=1 "$ppl" devices --links scripts/train_gpt.lua --set device=cuda --set model.layers=1 --set model.dim=16 \
+        --set model.heads=1 --set train.batch=4 >"$here/out" 2>&1 || { cat "$here/out"; return 1; }
+    grep -q 'links of scripts/train_gpt.lua, device cuda' "$here/out" && grep -q '^ *1 *0  0 -> 0  the same GPU .* an event ' "$here/out" || { cat "$here/out"; return 1; }
+}
+check 'links of a training script' script_links
+
 trains() { # the same words from training; and on the CPU the same program trains
     local tiny="--set model.layers=1 --set model.dim=16 --set model.heads=1 --set train.steps=2 --set train.batch=4 --set sample.tokens=1"
     PPL_EMU_PROBE=35 "$ppl" scripts/train_gpt.lua --run "$here/a" --set device=cuda $tiny >"$here/out" 2>&1

@@ -5,7 +5,7 @@ emulation_tests := tests/cuda/test_kernels.c tests/cuda/test_runtime.c tests/cud
 # Tests of the engine's device over the emulation.
 cuda_slow := tests/cuda/test_device_kernels.c tests/cuda/test_device_train.c tests/cuda/test_train.c tests/cuda/test_flow.c \
              tests/cuda/test_labels.c
-cuda_tests := tests/cuda/test_device.c tests/cuda/test_probe.c tests/cuda/test_links.c $(cuda_slow)
+cuda_tests := tests/cuda/test_device.c tests/cuda/test_probe.c tests/cuda/test_links.c tests/cuda/test_measure.c $(cuda_slow)
 # Of the whole program over the emulation.
 cuda_scripts := tests/cuda/devices.sh tests/cuda/schedules.sh
 emulation_src := $(wildcard tests/cuda/emulation/*.cc)

@@ -6,7 +6,7 @@ local support = require 'support'
 local FILES = {
     'names', 'config', 'output', 'tensor', 'trace',
     'schedule', 'library', 'greedy', 'broken', 'csv', 'plan', 'links', 'snippets',
-    'data', 'trainer', 'chained', 'tell', 'prompt', 'cli', 'report',
+    'data', 'trainer', 'chained', 'tell', 'prompt', 'cli', 'devices', 'report',
     'torch', 'learn', 'equal', 'grid', 'mutate',
 }
 

@@ -1,7 +1,8 @@
 # CUDA=1 compiles the device with nvcc; CUDA=emulation with g++, over tests/cuda/emulation; without CUDA gpu_none.c stands in
 # its place. CUDA_HOME says where the toolkit is, else the nvcc on the path does.
-cuda_c := engine/device/cuda/device.c engine/device/cuda/errors.c engine/device/cuda/probe.c engine/device/cuda/nvml.c engine/device/cuda/memory.c \
-          engine/device/cuda/label.c engine/device/cuda/program.c \
+cuda_c := engine/device/cuda/device.c engine/device/cuda/errors.c engine/device/cuda/probe.c engine/device/cuda/nvml.c \
+          engine/device/cuda/measure.c engine/device/cuda/measure_nccl.c \
+          engine/device/cuda/memory.c engine/device/cuda/label.c engine/device/cuda/program.c \
           engine/device/cuda/kernels.c engine/device/cuda/linear.c engine/device/cuda/matmul.c engine/device/cuda/gemm.c
 cuda_kernels := $(patsubst %,engine/device/cuda/%.cu,accumulate act act_grad add attention attention_grad concat cross_entropy \
                   cross_entropy_grad dropout embedding embedding_dw layernorm layernorm_dw layernorm_dx mse mse_grad mul pad probe \

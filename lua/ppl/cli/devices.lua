@@ -1,4 +1,4 @@
--- devices.lua - `ppl devices`: what this machine offers, and why a GPU of it cannot be used.
+-- devices.lua - `ppl devices`: what this machine offers, and why a GPU of it cannot be used. With --links: cli/links.lua.
 local capi = require 'ppl.capi'
 local fail = require 'ppl.fail'
 local json = require 'ppl.json'
@@ -8,6 +8,13 @@ local tables = require 'ppl.table'
 local devices = {}
 
 local SPEC = {
+    { name = '--links', help = 'measure what a value takes from rank to rank, and warn of slow paths' },
+    { name = '--ranks', value = 'N', help = 'links: of so many ranks in a chain (default: one a GPU, 2 at least)' },
+    { name = '--device', value = 'NAME', help = 'links: between ranks of cpu or cuda (default: cuda where there is a GPU)' },
+    { name = '--bytes', value = 'SIZE', help = 'links: of a message (default: the edge\'s own; 64MiB in a chain)' },
+    { name = '--seconds', value = 'S', help = 'links: an edge that takes longer has failed (default: 30)' },
+    { name = '--config', value = 'FILE', help = 'links: settings of the script' },
+    { name = '--set', value = 'A.B=V', help = 'links: one setting of the script; may be given more than once' },
     { name = '--json', help = 'print one JSON object' },
     { name = '--help', short = '-h', help = 'this text' },
 }
@@ -145,10 +152,16 @@ end
 function devices.run(arguments)
     local values, rest = options.parse('ppl devices', SPEC, arguments)
     if values.help then
-        print('usage: ppl devices [options]\n\n' .. options.help(SPEC))
+        print('usage: ppl devices [options]\n       ppl devices --links [train.lua] [options]\n\n' .. options.help(SPEC))
         return 0
     end
-    if rest[1] then fail.usage('%s: is one argument too many, want ppl devices [options]', rest[1]) end
+    if values.links and not rest[2] then return require 'ppl.cli.links'.run(values, rest[1]) end
+    for _, name in ipairs { 'ranks', 'device', 'bytes', 'seconds', 'config', 'set' } do
+        if values[name] and not values.links then fail.usage('--%s: is for --links, want that beside it', name) end
+    end
+    if rest[1] then
+        fail.usage('%s: is one argument too many, want ppl devices [options], or --links train.lua', rest[values.links and 2 or 1])
+    end
     local told = { cores = capi.lib.cpu_cores(), bf16 = capi.lib.cpu_bf16() ~= 0 }
     told.gpus, told.why = devices.gpus()
     told.rows, told.paths = device_rows(told.cores, told.bf16, told.gpus), paths_of(told.gpus)
