@@ -6,8 +6,8 @@ local yaml = require 'ppl.yaml'
 local function pair(path, ways)
     local rows = {}
     for way, bandwidth in pairs(ways) do
-        rows[#rows + 1] = { gpu_from = 0, gpu_to = 1, path = path.path, nvlink = path.nvlink, peer = path.peer ~= false, same = path.same,
-            promised = path.promised and path.promised * 1e9, way = way, bandwidth = bandwidth * 1e9 }
+        rows[#rows + 1] = { gpu_from = 0, gpu_to = 1, path = path.path, nvlink = path.nvlink, peer = path.peer ~= false,
+            same = path.same, promised = path.promised and path.promised * 1e9, way = way, bandwidth = bandwidth * 1e9 }
     end
     return rows
 end
@@ -23,7 +23,8 @@ return function(T)
         local nvlink = { path = 'NVLink x 18', nvlink = true, promised = 360 }
         local pcie = { path = 'PCIe switch', promised = 32 }
         for i, sound in ipairs { pair(nvlink, { NCCL = 300, ['a copy'] = 380 }), pair(pcie, { NCCL = 20, ['a copy'] = 25 }),
-            pair({ path = 'not known' }, { NCCL = 9, ['a copy'] = 10 }), pair({ same = true, path = 'the same GPU' }, { ['an event'] = 0 }), {},
+            pair({ path = 'not known' }, { NCCL = 9, ['a copy'] = 10 }), {},
+            pair({ same = true, path = 'the same GPU' }, { ['an event'] = 0 }),
             pair(nvlink, { NCCL = 181 }) } do
             T.equal(links.warnings(sound), {}, 'sound ' .. i)
         end
@@ -45,8 +46,8 @@ return function(T)
         local script = T.temporary([[
             local ppl = require 'ppl'
             local cfg = ppl.config { stages = 3 }
-            return ppl.trainer { model = ppl.nn.gpt { layers = 2, dim = 8, heads = 1, context = 4, tied = true }, loss = ppl.nn.cross_entropy(),
-                data = ppl.data.text { files = { '/usr/share/common-licenses/GPL-3' }, context = 4 },
+            return ppl.trainer { model = ppl.nn.gpt { layers = 2, dim = 8, heads = 1, context = 4, tied = true },
+                loss = ppl.nn.cross_entropy(), data = ppl.data.text { files = { '/usr/share/common-licenses/GPL-3' }, context = 4 },
                 pipeline = { stages = cfg.stages, microbatches = 2 }, batch = 4, dtype = 'f32' }]], '.lua')
         out, status = T.run('devices --links ' .. script .. ' --json')
         T.equal(status, 0)

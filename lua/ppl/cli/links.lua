@@ -88,8 +88,8 @@ local function rows_of(device, pairs_, bytes, seconds)
             local key = ('%d %d %d %d'):format(a, b, way.way, size)
             known[key] = known[key] or measured(device, a, b, way.way, size, seconds)
             local m = known[key]
-            rows[#rows + 1] = { from = pair.from, to = pair.to, gpus = gpus > 0 and ('%d -> %d'):format(a, b) or nil, gpu_from = a, gpu_to = b,
-                edges = pair.edges, bytes = size, path = path.path, nvlink = path.nvlink, peer = path.peer, same = path.same,
+            rows[#rows + 1] = { from = pair.from, to = pair.to, gpus = gpus > 0 and ('%d -> %d'):format(a, b) or nil,
+                gpu_from = a, gpu_to = b, edges = pair.edges, bytes = size, path = path.path, nvlink = path.nvlink, peer = path.peer, same = path.same,
                 promised = path.promised, way = way.name, used = way.used or false, latency = m.latency, bandwidth = m.bandwidth,
                 error = m.error }
         end
@@ -154,7 +154,8 @@ end
 -- ---- the command
 
 local columns = {
-    { key = 'from', title = 'from rank' }, { key = 'to', title = 'to rank' }, { key = 'gpus', title = 'GPUs' }, { key = 'path', title = 'path' },
+    { key = 'from', title = 'from rank' }, { key = 'to', title = 'to rank' }, { key = 'gpus', title = 'GPUs' },
+    { key = 'path', title = 'path' },
     { key = 'bytes', title = 'message', format = tables.bytes }, { key = 'way', title = 'by' },
     { key = 'latency', title = 'latency us', format = function(x) return ('%.1f'):format(x * 1e6) end },
     { key = 'bandwidth', title = 'GB/s', format = function(x) return ('%.1f'):format(x / 1e9) end },
@@ -168,7 +169,9 @@ local function as_costs(rows)
         if row.used and row.latency then latency = math.max(latency or 0, row.latency) end
         if row.used and row.bandwidth then bandwidth = math.min(bandwidth or math.huge, row.bandwidth) end
     end
-    return latency and ('--link latency=%.1fus%s'):format(latency * 1e6, bandwidth and (',bandwidth=%.1fGB/s'):format(bandwidth / 1e9) or '')
+    if not latency then return nil end
+    local rate = bandwidth and (',bandwidth=%.1fGB/s'):format(bandwidth / 1e9) or ''
+    return ('--link latency=%.1fus%s'):format(latency * 1e6, rate)
 end
 
 -- Each error once, with its pair.
