@@ -107,8 +107,8 @@ cuda_programs = $(if $(cuda_run),$(foreach c,release address+undefined,$(patsubs
                   tests/cuda/skipped.sh)
 # The slow ones take minutes with fibers under sanitizers: make cuda-test runs them all, make test the others.
 cuda_quick = $(filter-out $(cuda_slow:%.c=build/address+undefined-emulation/%),$(cuda_programs))
-cuda_bins: $(emulation_bins) $(cuda_tests:%.c=$(B)/%) $(if $(SAN),,$(program))
-$(if $(emulation_lib),$(test_bins) $(program): $(emulation_lib))
+cuda_bins: $(emulation_bins) $(cuda_tests:%.c=$(B)/%) $(if $(SAN),,$(B)/ppl $(B)/ppl-mpi)
+$(if $(emulation_lib),$(test_bins) $(B)/ppl $(B)/ppl-mpi: $(emulation_lib))
 _cuda_built:
 	$(Q)$(if $(cuda_run),$(MAKE) --no-print-directory CUDA=emulation cuda_bins)
 	$(Q)$(if $(cuda_run),$(MAKE) --no-print-directory CUDA=emulation SAN=address$(comma)undefined cuda_bins)

@@ -107,12 +107,22 @@ static ppl_status value_send(const ppl_rank *r, step_run *s, const ppl_task *tas
     return r->exec->options.link->send(s->link, task, s->tick);
 }
 
-// What the program behind the one at `at` receives, begun while that one runs.
-static ppl_status receives_begin(const ppl_rank *r, const step_run *s, int64_t at) {
-    const ppl_rank_plan *own = &s->plan->rank[r->rank];
-    for (int64_t k = at + 1; k < own->count; k++) {
-        const ppl_task *t = &own->tasks[k];
-        if (is_program(t) || t->kind == PPL_TASK_VALIDATE || t->kind == PPL_TASK_NORM) return PPL_OK;
+// The step that the rank's k-th turn is of, now_step or next; NULL: of none.
+static step_run *step_at(const ppl_rank_plan *own, int64_t k, step_run *now_step, step_run *next, int64_t *at) {
+    *at = own->turns ? own->turns[k] : k;
+    return *at < own->ahead ? next : now_step;
+}
+
+// What the program behind turn k's receives, begun while that one runs: the plan has its buffers free by then, and no more
+// than one action before.
+static ppl_status receives_begin(const ppl_rank *r, const ppl_rank_plan *own, int64_t k, step_run *now_step,
+                                 step_run *next) {
+    int64_t at;
+    while (++k < own->count) {
+        const step_run *s = step_at(own, k, now_step, next, &at);
+        const ppl_task *t = &own->tasks[at];
+        if (!s || !s->entered || is_program(t) || t->kind == PPL_TASK_VALIDATE || t->kind == PPL_TASK_NORM)
+            return PPL_OK;
         if (t->kind == PPL_TASK_RECEIVE) PPL_TRY(r->exec->options.link->early_receive(s->link, t, t->slot, s->tick));
     }
     return PPL_OK;
@@ -205,8 +215,8 @@ static ppl_status tasks_run(ppl_rank *r, step_run *now_step, step_run *next) {
     const step_run *of = NULL;
     int64_t now = ppl_now();
     for (int64_t k = 0; k < own->count; k++) {
-        int64_t at = own->turns ? own->turns[k] : k;
-        step_run *s = at < own->ahead ? next : now_step;
+        int64_t at;
+        step_run *s = step_at(own, k, now_step, next, &at);
         if (s && !s->entered) PPL_TRY(step_enter(r, s));
         if (!s || !s->entered) continue;
         if (s != of) step_set(r, of = s);
@@ -222,7 +232,8 @@ static ppl_status tasks_run(ppl_rank *r, step_run *now_step, step_run *next) {
         span->begin = now;
         span->middle = 0;
         bool redo = false;
-        if (any->plan->options.receive_early && is_program(&own->tasks[at])) PPL_TRY(receives_begin(r, s, at));
+        if (any->plan->options.receive_early && is_program(&own->tasks[at]))
+            PPL_TRY(receives_begin(r, own, k, now_step, next));
         if (s->row && r->ahead) PPL_TRY(ppl_ahead_begin(r, s->tick));
         void *label = r->label[s->side] ? r->label[s->side][at] : NULL;
         const ppl_task *task = &own->tasks[at];

@@ -13,7 +13,8 @@
 
 enum {
     PPL_NCCL_LEAST = 21900,   // version: what this file relies on came with 2.19
-    PPL_NCCL_CTAS = 8,        // blocks of a transfer's kernel, which hold processors while it waits
+    PPL_NCCL_CTAS = 8,        // blocks of a transfer's kernel, which hold processors while it waits: at most
+    PPL_NCCL_CTAS_ALL = 64,   // of all that a unit may have underway
     PPL_NCCL_POLL_NS = 200000 // between two looks while communicators are made
 };
 
@@ -59,7 +60,7 @@ typedef struct ppl_nccl {
     void *const *memory;
     void *const *const *reader_memory;
     ppl_nccl_unit *unit; // [n_units]
-    int32_t n_units;
+    int32_t n_units, ctas;
     int32_t *unit_of; // [ranks]
     ppl_nccl_crossing *crossing;
     int32_t n_crossings;

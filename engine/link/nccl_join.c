@@ -105,7 +105,7 @@ ppl_status ppl_nccl_units(ppl_nccl *l) {
 
 static ppl_status check_surroundings(void) {
     int version = 0;
-    const char *blocking = getenv("CUDA_LAUNCH_BLOCKING");
+    const char *blocking = getenv("CUDA_LAUNCH_BLOCKING"), *order = getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
     ncclResult_t result = ncclGetVersion(&version);
     if (result != ncclSuccess) return ppl_nccl_fail(NULL, result, "ncclGetVersion");
     if (version < PPL_NCCL_LEAST)
@@ -114,35 +114,38 @@ static ppl_status check_surroundings(void) {
     if (blocking && !strcmp(blocking, "1"))
         return ppl_fail(PPL_ERR_ARG, "nccl: CUDA_LAUNCH_BLOCKING=1 makes each launch wait for its end, which a receive "
                                      "reaches only after later ones, want it unset");
+    if (order && !strcmp(order, "1"))
+        return ppl_fail(PPL_ERR_ARG,
+                        "nccl: NCCL_LAUNCH_ORDER_IMPLICIT=1 makes each transfer wait until the one enqueued "
+                        "before it, on any edge, has begun, which sends that are ahead of their readers do "
+                        "in a circle, want it unset");
     return PPL_OK;
 }
 
-// NCCL can begin all transfers of a GPU in the order in which the host issued them, so that those of different
-// communicators never keep processors from each other. With a rank each that is the order of its list, which the plan's proof
-// is about; ranks that share a GPU issue theirs in no order. NCCL reads this once in a process.
-static ppl_status set_launch_order(const ppl_nccl *l) {
-    static const char name[] = "NCCL_LAUNCH_ORDER_IMPLICIT";
-    const char *order = getenv(name);
-    bool shared = l->n_units < l->plan->ranks;
-    if (!shared) setenv(name, "1", 0);
-    if (!shared || !order || strcmp(order, "1") != 0) return PPL_OK;
-    return ppl_fail(
-        PPL_ERR_ARG,
-        "nccl: %s=1, which runs with a GPU for each rank set too, does not go with %d ranks on %d GPUs, want "
-        "it unset, in a new process",
-        name, l->plan->ranks, l->n_units);
+// Transfers hold processors of the GPU while they wait for the other side. Of a unit's crossings each may have one underway,
+// which together must leave room for the kernels that they wait for: a power of two, the same on all units.
+static int32_t ctas_of(const ppl_nccl *l) {
+    int32_t most = 0, ctas = PPL_NCCL_CTAS;
+    for (int32_t u = 0; u < l->n_units; u++) {
+        int32_t ends = 0;
+        for (int32_t i = 0; i < l->n_crossings; i++)
+            ends += (l->unit_of[l->crossing[i].from] == u) + (l->unit_of[l->crossing[i].to] == u);
+        if (ends > most) most = ends;
+    }
+    while (ctas > 1 && ctas * most > PPL_NCCL_CTAS_ALL) ctas /= 2;
+    return ctas;
 }
 
-static ncclConfig_t config_of(void) {
+static ncclConfig_t config_of(const ppl_nccl *l) {
     ncclConfig_t c = NCCL_CONFIG_INITIALIZER;
     c.blocking = 0;
-    c.maxCTAs = PPL_NCCL_CTAS;
+    c.maxCTAs = l->ctas;
     c.splitShare = 0;
     return c;
 }
 
 static ppl_status all_join(ppl_nccl *l) {
-    ncclConfig_t config = config_of();
+    ncclConfig_t config = config_of(l);
     ncclUniqueId id;
     memset(&id, 0, sizeof id);
     ncclResult_t result = ncclSuccess;
@@ -192,7 +195,7 @@ static int32_t rounds_find(const ppl_nccl *l, int32_t *round) {
 
 // One unit's part in a round: its crossing there, or none.
 static ncclResult_t unit_split(ppl_nccl *l, int32_t unit, int32_t round, const int32_t *rounds) {
-    ncclConfig_t config = config_of();
+    ncclConfig_t config = config_of(l);
     ncclComm_t none = NULL;
     cudaSetDevice(l->unit[unit].ordinal);
     for (int32_t i = 0; i < l->n_crossings; i++) {
@@ -308,7 +311,7 @@ static ppl_status all_connect(ppl_nccl *l) {
 ppl_status ppl_nccl_join(ppl_nccl *l) {
     if (l->n_crossings == 0) return PPL_OK;
     PPL_TRY(check_surroundings());
-    PPL_TRY(set_launch_order(l));
+    l->ctas = ctas_of(l);
     PPL_TRY(all_join(l));
     PPL_TRY(all_split(l));
     for (int32_t i = 0; i < l->n_crossings; i++) {

@@ -1,6 +1,7 @@
 -- schedules.lua - every synchronous schedule of the library on the cuda device over the emulation: a tiny GPT and a tiny Llama,
 -- f32 and bf16, three steps on 1, 2 and 4 stages. The losses and the weights are those of one stage, bit by bit; the losses are
--- near those of the cpu device. Run by schedules.sh; a sample of it, or with PPL_TEST_FULL=1 all.
+-- near those of the cpu device. Where there are several GPUs, each rank has one. Run by schedules.sh; a sample of it, or with
+-- PPL_TEST_FULL=1 all.
 package.path = 'tests/lua/?.lua;' .. package.path
 local ppl = require 'ppl'
 local schedules = require 'ppl.schedules'

@@ -4,10 +4,10 @@ emulation_tests := tests/cuda/test_kernels.c tests/cuda/test_runtime.c tests/cud
                    tests/cuda/test_layouts.c tests/cuda/test_processes.c
 # Tests of the engine's device over the emulation.
 cuda_slow := tests/cuda/test_device_kernels.c tests/cuda/test_device_train.c tests/cuda/test_train.c tests/cuda/test_flow.c \
-             tests/cuda/test_labels.c
-cuda_tests := tests/cuda/test_device.c tests/cuda/test_probe.c tests/cuda/test_links.c tests/cuda/test_measure.c $(cuda_slow)
+             tests/cuda/test_labels.c tests/cuda/test_links.c
+cuda_tests := tests/cuda/test_device.c tests/cuda/test_probe.c tests/cuda/test_measure.c $(cuda_slow)
 # Of the whole program over the emulation.
-cuda_scripts := tests/cuda/devices.sh tests/cuda/schedules.sh
+cuda_scripts := tests/cuda/devices.sh tests/cuda/schedules.sh tests/cuda/delays.sh tests/cuda/mpi.sh
 emulation_src := $(wildcard tests/cuda/emulation/*.cc)
 
 ifeq ($(CUDA),emulation)

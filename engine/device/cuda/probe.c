@@ -63,6 +63,8 @@ static ppl_status none_shown(void) {
 
 ppl_status ppl_gpu_count(int32_t *count) {
     int n = 0, driver = 0;
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32",
+           0); // streams that share one wait for each other; read at the first call
     cudaError_t error = cudaGetDeviceCount(&n);
     *count = error == cudaSuccess ? n : 0;
     if (*count > 0) return PPL_OK;

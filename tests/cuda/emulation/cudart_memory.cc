@@ -8,12 +8,11 @@ using namespace emu;
 
 namespace {
 
-// Exactly as large as asked, so that the address sanitizer sees the end.
 void *take(State &s, size_t bytes, int device) {
-    void *p = nullptr;
-    if (posix_memalign(&p, 512, bytes)) return nullptr;
-    memset(p, 0xff, bytes);
-    s.memory[reinterpret_cast<uintptr_t>(p)] = {bytes, device, true};
+    bool mapped = false;
+    void *p = block_get(bytes, &mapped);
+    if (!p) return nullptr;
+    s.memory[reinterpret_cast<uintptr_t>(p)] = {bytes, device, true, mapped};
     s.counts.mallocs++;
     return p;
 }
@@ -89,7 +88,7 @@ cudaError_t give_back(void *p, bool pinned) {
         device_of(s, range.device).in_use -= range.bytes;
     }
     s.memory.erase(reinterpret_cast<uintptr_t>(p));
-    free(p);
+    block_free(p, range.bytes, range.mapped);
     return cudaSuccess;
 }
 
@@ -139,7 +138,7 @@ cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned int) {
     bool meets = next != s.memory.end() && next->first < reinterpret_cast<uintptr_t>(p) + bytes;
     const Range *before = range_of(s, p, 0);
     if (meets || (before && range_of(s, p, 1))) return failed(cudaErrorHostMemoryAlreadyRegistered);
-    s.memory[reinterpret_cast<uintptr_t>(p)] = {bytes, -1, false};
+    s.memory[reinterpret_cast<uintptr_t>(p)] = {bytes, -1, false, false};
     return cudaSuccess;
 }
 

@@ -309,7 +309,7 @@ void emu_reset(void) {
     s.streams.clear();
     s.dropped.clear();
     for (auto &[at, range] : s.memory)
-        if (range.owned) free(reinterpret_cast<void *>(at));
+        if (range.owned) block_free(reinterpret_cast<void *>(at), range.bytes, range.mapped);
     s.memory.clear();
     s.shared_allowed.clear();
     for (CUevent_st *event : s.events) delete event;

@@ -40,9 +40,13 @@ struct Event {
 
 struct Range {
     size_t bytes;
-    int device; // -1: pinned host memory
-    bool owned; // allocated here, not registered
+    int device;  // -1: pinned host memory
+    bool owned;  // allocated here, not registered
+    bool mapped; // as block.cc has it
 };
+
+void *block_get(size_t bytes, bool *mapped);
+void block_free(void *p, size_t bytes, bool mapped);
 
 struct Device {
     int physical = 0; // its number on this host
