@@ -49,7 +49,7 @@ test_bins := $(tests:%.c=$(B)/%)
 support := $(patsubst %.c,$(B)/%.o,$(wildcard tests/support/*.c))
 
 .PHONY: all demo test test-full cuda-test lint bench bless install _all _demo _test _cuda-test _cuda_built _bench unit \
-        unit_bins cuda_bins format clean
+        unit_bins cuda_bins gpu_bins format clean
 all demo test test-full cuda-test bench:
 	$(Q)scripts/setup build $(if $(filter %test test-full,$@),test mpi,$(if $(MPI),mpi))
 	$(Q)$(MAKE) --no-print-directory _$@
@@ -107,8 +107,10 @@ cuda_programs = $(if $(cuda_run),$(foreach c,release address+undefined,$(patsubs
                   tests/cuda/skipped.sh)
 # The slow ones take minutes with fibers under sanitizers: make cuda-test runs them all, make test the others.
 cuda_quick = $(filter-out $(cuda_slow:%.c=build/address+undefined-emulation/%),$(cuda_programs))
-cuda_bins: $(emulation_bins) $(cuda_tests:%.c=$(B)/%) $(if $(SAN),,$(B)/ppl $(B)/ppl-mpi)
-$(if $(emulation_lib),$(test_bins) $(B)/ppl $(B)/ppl-mpi: $(emulation_lib))
+cuda_bins: $(emulation_bins) $(cuda_tests:%.c=$(B)/%) $(if $(SAN),,$(B)/ppl $(B)/ppl-mpi gpu_bins)
+# What scripts/gpu_check runs: with CUDA=1 on a GPU, with CUDA=emulation without.
+gpu_bins: $(gpu_programs:%.c=$(B)/%) $(program)
+$(if $(emulation_lib),$(test_bins) $(benches:%.c=$(B)/%) $(B)/ppl $(B)/ppl-mpi: $(emulation_lib))
 _cuda_built:
 	$(Q)$(if $(cuda_run),$(MAKE) --no-print-directory CUDA=emulation cuda_bins)
 	$(Q)$(if $(cuda_run),$(MAKE) --no-print-directory CUDA=emulation SAN=address$(comma)undefined cuda_bins)

@@ -90,4 +90,20 @@ trains() { # the same words from training; and on the CPU the same program train
     PPL_EMU_PROBE=35 "$ppl" scripts/train_gpt.lua --run "$here/c" $tiny >"$here/out" 2>&1 || { cat "$here/out"; return 1; }
 }
 check 'training says so too, and goes on the CPU' trains
+
+refuses() { # what the device cannot do, and memory that is too small, in words with the remedy
+    local tiny="--run $here/d --set device=cuda --set model.layers=2 --set train.steps=1 --set train.batch=4 --set sample.tokens=1"
+    said() { # WORDS SETTING... COMMAND...
+        local words=$1
+        shift
+        env "$@" >"$here/out" 2>&1
+        [ $? = 1 ] && grep -qE -- "$words" "$here/out" || { echo "does not say '$words':"; cat "$here/out"; return 1; }
+    }
+    said 'attention: heads of 300 numbers, want 256 at most' "$ppl" scripts/train_gpt.lua $tiny --set model.dim=300 --set model.heads=1 &&
+        said 'f64 on device cuda, want' "$ppl" scripts/train_gpt.lua $tiny --set train.dtype=f64 &&
+        said 'rank [01] asks .* MiB of device cuda 0, the 2 ranks on it .* together, and .* are free, want smaller' PPL_EMU_DEVICES=1 \
+            PPL_EMU_MEMORY=209715200 "$ppl" scripts/train_gpt.lua $tiny --set model.dim=512 --set model.heads=4 &&
+        said 'rank 0 asks GPU 0 for .* MiB more .* are free, want smaller' PPL_EMU_DEVICES=1 PPL_EMU_FAULT=malloc:1 "$ppl" scripts/train_gpt.lua $tiny
+}
+check 'what cannot be done on the device is refused with what to do' refuses
 total

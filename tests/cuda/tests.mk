@@ -7,8 +7,16 @@ cuda_slow := tests/cuda/test_device_kernels.c tests/cuda/test_device_train.c tes
              tests/cuda/test_labels.c tests/cuda/test_links.c
 cuda_tests := tests/cuda/test_device.c tests/cuda/test_probe.c tests/cuda/test_measure.c $(cuda_slow)
 # Of the whole program over the emulation.
-cuda_scripts := tests/cuda/devices.sh tests/cuda/schedules.sh tests/cuda/delays.sh tests/cuda/mpi.sh
+cuda_scripts := tests/cuda/devices.sh tests/cuda/schedules.sh tests/cuda/delays.sh tests/cuda/mpi.sh \
+                tests/cuda/gpu_check.sh
 emulation_src := $(wildcard tests/cuda/emulation/*.cc)
+
+# What scripts/gpu_check runs, on a GPU (make CUDA=1 gpu_bins) and on the emulation.
+gpu_programs := tests/cuda/test_device_kernels.c tests/cuda/bench_gemm.c tests/cuda/bench_attention.c tests/cuda/check_nccl.c
+ifneq ($(CUDA),)
+benches += $(filter-out $(if $(filter emulation,$(CUDA)),$(cuda_tests)),$(gpu_programs))
+$(gpu_programs:%.c=$(B)/%.o): cflags += -Itests/cuda -isystem $(cuda_include) $(if $(filter emulation,$(CUDA)),-DPPL_EMULATION)
+endif
 
 ifeq ($(CUDA),emulation)
 CXX ?= g++
@@ -29,7 +37,7 @@ $(B)/%.cu.o: %.cu
 	@mkdir -p $(@D)
 	$(Q)$(CXX) $(cxxflags) $(CFLAGS) -MMD -c -o $@ -x c++ $<
 cxxflags_product := -O3 -mavx2 -mfma
-$(patsubst %.c,$(B)/%.o,$(emulation_tests) $(cuda_tests)): cflags += -Itests/cuda -isystem $(cuda_include)
+$(patsubst %.c,$(B)/%.o,$(emulation_tests) $(filter-out $(gpu_programs),$(cuda_tests))): cflags += -Itests/cuda -isystem $(cuda_include)
 $(emulation_lib): $(emulation_src:%.cc=$(B)/%.o)
 	@echo "archive $@"
 	$(Q)rm -f $@ && ar rcs $@ $^

@@ -55,9 +55,8 @@ ppl_status ppl_cublas_check(const char *what, cublasStatus_t status) {
 // ---- NCCL ----
 
 enum {
-    NCCL_LEAST =
-        NCCL_VERSION(2, 26, 0), // the first with NCCL_LAUNCH_ORDER_IMPLICIT, without which ranks of one GPU may hang
-    NCCL_NEXT = NCCL_VERSION(3, 0, 0) // another major version has another interface
+    NCCL_LEAST = NCCL_VERSION(2, 19, 0), // what links rely on: made and split without blocking, with a number of blocks
+    NCCL_NEXT = NCCL_VERSION(3, 0, 0)    // another major version has another interface
 };
 
 static void version_print(int version, char text[16]) {
@@ -85,7 +84,7 @@ ppl_status ppl_nccl_version_check(void) {
     version_print(NCCL_VERSION_CODE, built);
     return ppl_fail(
         PPL_ERR_DEVICE,
-        "link nccl: the library is %s (%s), want 2.26.0 or later, below 3: the build's was %s; install it, or "
+        "link nccl: the library is %s (%s), want 2.19.0 or later, below 3: the build's was %s; install it, or "
         "have LD_LIBRARY_PATH name its folder first",
         is, nccl_path(), built);
 }

@@ -70,7 +70,7 @@ local function ways_of(device, path)
 end
 
 -- Rows of all pairs, a row a way. Pairs of the same two GPUs are measured once. bytes: of each message; nil: the edge's own.
-local function rows_of(device, pairs_, bytes, seconds)
+function links.rows(device, pairs_, bytes, seconds)
     local rows, known, gpus = {}, {}, 0
     if device == 'cuda' then
         local n = capi.new('int32_t[1]')
@@ -89,9 +89,9 @@ local function rows_of(device, pairs_, bytes, seconds)
             known[key] = known[key] or measured(device, a, b, way.way, size, seconds)
             local m = known[key]
             rows[#rows + 1] = { from = pair.from, to = pair.to, gpus = gpus > 0 and ('%d -> %d'):format(a, b) or nil,
-                gpu_from = a, gpu_to = b, edges = pair.edges, bytes = size, path = path.path, nvlink = path.nvlink, peer = path.peer, same = path.same,
-                promised = path.promised, way = way.name, used = way.used or false, latency = m.latency, bandwidth = m.bandwidth,
-                error = m.error }
+                gpu_from = a, gpu_to = b, edges = pair.edges, bytes = size, path = path.path, nvlink = path.nvlink, peer = path.peer,
+                same = path.same, promised = path.promised, way = way.name, used = way.used or false, latency = m.latency,
+                bandwidth = m.bandwidth, error = m.error }
         end
     end
     return rows
@@ -225,7 +225,7 @@ function links.run(values, script)
     local seconds = values.seconds and options.integer('--seconds', values.seconds, 1, 3600) or DEFAULT_SECONDS
     local pairs_, device = asked(values, script)
     if not pairs_[1] then fail('%s: its plan has no edge between two ranks, want 2 stages or more', script) end
-    local rows = rows_of(device, pairs_, bytes, seconds)
+    local rows = links.rows(device, pairs_, bytes, seconds)
     local warnings, errors = links.warnings(rows), errors_of(rows)
     if values.json then
         print(('{"device": %s, "links": %s, "warnings": %s, "errors": %s}'):format(json.text(device),
