@@ -78,12 +78,11 @@ local begin = ppl.clock()
 losses[#losses + 1] = run:step(cfg.steps).loss
 local seconds = (ppl.clock() - begin) / cfg.steps
 
-local flops, parameters, planned = 0, 0, 0
-for _, stage in ipairs(run:stage_stats()) do
-    flops = flops + (stage.flops_f + stage.flops_b) * cfg.microbatches
-    parameters = parameters + stage.parameters
-end
+local parameters, planned = 0, 0
+for _, stage in ipairs(run:stage_stats()) do parameters = parameters + stage.parameters end
 for _, rank in ipairs(run:rank_stats()) do planned = planned + rank.total end
+-- What the model needs, not what the kernels do: 6 a parameter and token, and causal attention's two products each way.
+local flops = cfg.microbatches * size[4] * (6 * parameters + 6 * size[1] * size[2] * size[4])
 local tokens, peak = cfg.microbatches * size[4], tonumber(os.getenv 'PPL_GPU_PEAK_BF16' or '')
 local what = ('GPT of %.2fB, %s, %d stage%s'):format(parameters / 1e9, cfg.dtype, cfg.stages, cfg.stages == 1 and '' or 's on one GPU')
 local finite = losses[#losses] == losses[#losses] and math.abs(losses[#losses]) < math.huge

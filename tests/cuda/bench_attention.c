@@ -73,7 +73,7 @@ static double error_of(const tensors *x, int first, int last) {
                 length += want[i] * want[i], apart += (is - want[i]) * (is - want[i]);
             }
             double error = sqrt(apart) / (sqrt(length) + 1e-3);
-            if (!(error <= worst)) worst = error;
+            if (worst == worst && !(error <= worst)) worst = error; // the first NaN is kept
         }
     }
     free(want);
