@@ -94,6 +94,12 @@ typedef struct ppl_device_ops {
     // The same into memory of the device; asynchronous devices enqueue.
     ppl_status (*square_sum_at)(ppl_device *self, const void *const *grads, int32_t uses, int32_t dtype, int64_t n,
                                 double *out);
+    // *out = what clipping multiplies gradients by, min(1, limit / (norm + 1e-6)), of the norm whose square is the sum of
+    // sums[order[0]], ... sums[order[n - 1]] in this order; all in memory of the device, which asynchronous ones enqueue.
+    ppl_status (*clip_scale_at)(ppl_device *self, const double *sums, const int32_t *order, int64_t n, double limit,
+                                double *out);
+    // From here on updates multiply gradients by the number that lies there, in memory of the device; NULL: by their scale.
+    void (*scale_bind)(ppl_device *self, const double *scale);
     ppl_status (*event_open)(ppl_device *self, void **out);
     ppl_status (*timer_open)(ppl_device *self, void **out); // an event that knows when it was done
     // Seconds from one timer to another, both done and of the same unit; 0 on synchronous devices.

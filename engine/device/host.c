@@ -1,6 +1,7 @@
 // host.c - opening, memory, copies and events of the synchronous devices; program.c has their programs.
 #include "device/host.h"
 #include <stdlib.h>
+#include <math.h>
 
 ppl_status ppl_host_open(const char *name, ppl_kernel_lookup kernel, const ppl_device_options *options,
                          ppl_device **out) {
@@ -45,6 +46,20 @@ ppl_status ppl_host_copy(ppl_device *self, void *dst, const void *src, size_t by
     (void)self, (void)stream;
     if (bytes) memcpy(dst, src, bytes);
     return PPL_OK;
+}
+
+ppl_status ppl_host_clip_scale_at(ppl_device *self, const double *sums, const int32_t *order, int64_t n, double limit,
+                                  double *out) {
+    (void)self;
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += sums[order[i]];
+    double scale = limit / (sqrt(sum) + 1e-6);
+    *out = scale < 1 ? scale : 1;
+    return PPL_OK;
+}
+
+void ppl_host_scale_bind(ppl_device *self, const double *scale) { // their hosts know each scale
+    (void)self, (void)scale;
 }
 
 ppl_status ppl_host_event_open(ppl_device *self, void **out) {

@@ -64,6 +64,9 @@ ppl_status ppl_host_pack_bind(ppl_device *self, void *memory, size_t bytes);
 ppl_status ppl_host_pack_run(ppl_device *self, int32_t param, const void *weight);
 ppl_status ppl_host_program_run(ppl_device *self, ppl_device_program *program, const ppl_program_run *run);
 
+ppl_status ppl_host_clip_scale_at(ppl_device *self, const double *sums, const int32_t *order, int64_t n, double limit,
+                                  double *out);
+void ppl_host_scale_bind(ppl_device *self, const double *scale);
 ppl_status ppl_host_event_open(ppl_device *self, void **out);
 ppl_status ppl_host_timer_between(ppl_device *self, void *from, void *to, double *out);
 ppl_status ppl_host_event_order(ppl_device *self, void *event, int32_t stream); // record and wait: nothing is pending
@@ -80,13 +83,13 @@ void *ppl_host_stream_handle(ppl_device *self, int32_t stream);
 
 // Slots of a device's table: events, streams and copies where all is done on return, ...
 #define PPL_HOST_COPIES                                                                                                \
-    .room = ppl_host_room, .copy_in = ppl_host_copy, .copy_out = ppl_host_copy, .copy_back = ppl_host_copy,            \
-    .copy = ppl_host_copy, .event_open = ppl_host_event_open, .timer_open = ppl_host_event_open,                       \
-    .timer_between = ppl_host_timer_between, .event_record = ppl_host_event_order, .event_wait = ppl_host_event_order, \
-    .event_done = ppl_host_event_done, .event_close = ppl_host_event_close, .synchronize = ppl_host_synchronize,       \
-    .stream_open = ppl_host_stream_open, .stream_close = ppl_host_stream_close,                                        \
-    .stream_handle = ppl_host_stream_handle, .label_get = ppl_host_label_get, .label_begin = ppl_host_label_begin,     \
-    .label_end = ppl_host_label_end
+    .clip_scale_at = ppl_host_clip_scale_at, .scale_bind = ppl_host_scale_bind, .room = ppl_host_room,                 \
+    .copy_in = ppl_host_copy, .copy_out = ppl_host_copy, .copy_back = ppl_host_copy, .copy = ppl_host_copy,            \
+    .event_open = ppl_host_event_open, .timer_open = ppl_host_event_open, .timer_between = ppl_host_timer_between,     \
+    .event_record = ppl_host_event_order, .event_wait = ppl_host_event_order, .event_done = ppl_host_event_done,       \
+    .event_close = ppl_host_event_close, .synchronize = ppl_host_synchronize, .stream_open = ppl_host_stream_open,     \
+    .stream_close = ppl_host_stream_close, .stream_handle = ppl_host_stream_handle, .label_get = ppl_host_label_get,   \
+    .label_begin = ppl_host_label_begin, .label_end = ppl_host_label_end
 #define PPL_HOST_EVENTS PPL_HOST_COPIES, .unit_of = ppl_host_unit_of
 // ... and memory and programs of kernels that run on the calling thread.
 #define PPL_HOST_PROGRAMS                                                                                              \

@@ -5,8 +5,8 @@
 // A rank tells of step k after it has enqueued step k + 1, so that its device always has work; at the end of a range it tells
 // of all. What the device and the host exchange for a step lies in one of PPL_EXEC_AHEAD places of pinned memory, the
 // step's tick modulo that: a place is used again when its step has been told of. In a step the host waits for the device,
-// by looking again and again, only where the plan joins ranks or a decision needs a number: NORM with clip before or stage,
-// VALIDATE, and with clip stage each UPDATE of a microbatch alone.
+// by looking again and again, only where the plan joins ranks or a decision needs a number: NORM with clip stage, VALIDATE,
+// and with clip stage each UPDATE of a microbatch alone.
 #include "exec/rank.h"
 #include <math.h>
 
@@ -84,6 +84,7 @@ ppl_status ppl_ahead_open(ppl_rank *r) {
     PPL_TRY(host_get(r, PPL_EXEC_AHEAD * microbatches * sizeof(double), &a->loss));
     PPL_TRY(host_get(r, PPL_EXEC_AHEAD * sizeof(double), &a->seed));
     PPL_TRY(host_get(r, PPL_EXEC_AHEAD * sums_bytes, &a->sums_host));
+    if ((a->sums = ppl_joint_sums(r))) return PPL_OK;
     void *sums = NULL;
     PPL_TRY(ops_of(r)->memory_get(r->device, sums_bytes, &sums));
     a->sums = sums;
@@ -116,7 +117,7 @@ void ppl_ahead_close(ppl_rank *r) {
     ops_of(r)->host_free(r->device, a->loss);
     ops_of(r)->host_free(r->device, a->seed);
     ops_of(r)->host_free(r->device, a->sums_host);
-    if (a->sums) ops_of(r)->memory_free(r->device, a->sums);
+    if (a->sums && !r->joint) ops_of(r)->memory_free(r->device, a->sums);
     r->ahead = NULL;
 }
 

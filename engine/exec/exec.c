@@ -161,6 +161,9 @@ static ppl_status links_open(ppl_exec *e) {
                               .world = e->options.world,
                               .device = e->options.device,
                               .devices = e->devices,
+                              .sum_from = e->joint && i == PPL_SIDE_TRAIN ? e->joint->from : NULL,
+                              .sum_to = e->joint && i == PPL_SIDE_TRAIN ? e->joint->to : NULL,
+                              .sums = e->joint ? e->joint->sums : 0,
                               .stop = &e->stop,
                               .seconds = e->options.stall_seconds};
         PPL_TRY(e->options.link->open(s->plan, &o, s->memory, (void *const *const *)s->reader_memory, &s->link));
@@ -184,6 +187,7 @@ ppl_status ppl_exec_open(const ppl_plan *plan, struct ppl_store *store, const pp
     PPL_GOTO(ppl_exec_command(e, PPL_COMMAND_SETUP));
     PPL_GOTO(ppl_exec_room(e));
     PPL_GOTO(ppl_exec_command(e, PPL_COMMAND_MEMORY));
+    PPL_GOTO(ppl_joint_open(e));
     PPL_GOTO(links_open(e));
     PPL_GOTO(ppl_exec_command(e, PPL_COMMAND_BIND));
     *out = e;
@@ -205,6 +209,7 @@ void ppl_exec_close(ppl_exec *e) {
     if (e->devices)
         links_close(e); // their events are of devices that close now, and what is underway may wait for ever
     if (e->rank) {
+        ppl_joint_close(e);
         ppl_exec_command(e, PPL_COMMAND_CLOSE);
         for (int32_t i = 0; i < e->plan->ranks; i++)
             if (e->rank[i].started) pthread_join(e->rank[i].thread, NULL);

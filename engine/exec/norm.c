@@ -15,8 +15,7 @@ static bool stage_uses(const ppl_stage *s, int32_t param) {
     return false;
 }
 
-// The lowest stage from `from` on, of a rank (-1: of any), that uses a parameter; -1 none.
-static int32_t stage_using(const ppl_plan *p, int32_t rank, int32_t from, int32_t param) {
+int32_t ppl_stage_using(const ppl_plan *p, int32_t rank, int32_t from, int32_t param) {
     for (int32_t s = from; s < p->stages->count; s++)
         if ((rank < 0 || p->stage_rank[s] == rank) && stage_uses(&p->stages->stage[s], param)) return s;
     return -1;
@@ -29,7 +28,7 @@ static ppl_status grads_find(ppl_rank *r, ppl_rank_param *out) {
     out->grads = ppl_arena_get(&r->arena, (size_t)param->n_uses * sizeof *out->grads);
     if (!out->grads) return PPL_ERR_MEMORY;
     for (int32_t k = 0; k < param->n_uses; k++) {
-        for (int32_t s = out->stage; s >= 0 && !out->grads[k]; s = stage_using(p, r->rank, s + 1, out->param))
+        for (int32_t s = out->stage; s >= 0 && !out->grads[k]; s = ppl_stage_using(p, r->rank, s + 1, out->param))
             out->grads[k] = ppl_rank_fixed(r, PPL_SIDE_TRAIN, s, param->uses[k]);
         if (!out->grads[k]) {
             return ppl_fail(PPL_ERR_PLAN, "rank %d, parameter %s: the gradient of its use %d has no place, want one",
@@ -42,13 +41,13 @@ static ppl_status grads_find(ppl_rank *r, ppl_rank_param *out) {
 static ppl_status param_setup(ppl_rank *r, int32_t index, ppl_rank_param *out) {
     const ppl_plan *p = r->exec->plan;
     const ppl_param *param = &p->stages->graph->params[index];
-    int32_t first = stage_using(p, -1, 0, index);
-    *out = (ppl_rank_param){.param = index, .stage = stage_using(p, r->rank, 0, index)};
+    int32_t first = ppl_stage_using(p, -1, 0, index);
+    *out = (ppl_rank_param){.param = index, .stage = ppl_stage_using(p, r->rank, 0, index)};
     out->counts = first == out->stage;
-    if (r->exec->client.optimizer.clip == PPL_CLIP_STAGE && stage_using(p, -1, first + 1, index) >= 0) {
+    if (r->exec->client.optimizer.clip == PPL_CLIP_STAGE && ppl_stage_using(p, -1, first + 1, index) >= 0) {
         return ppl_fail(PPL_ERR_ARG,
                         "parameter %s is tied over stages %d and %d: clip is by stage, want it before or none",
-                        param->name, first, stage_using(p, -1, first + 1, index));
+                        param->name, first, ppl_stage_using(p, -1, first + 1, index));
     }
     PPL_TRY(grads_find(r, out));
     const ppl_store_entry *e = ppl_rank_entry(r, index);
@@ -173,6 +172,7 @@ static ppl_status sums_arrive(ppl_rank *r, int64_t tick, int64_t step, ppl_span 
     if (r->ahead) PPL_TRY(ppl_ahead_middle(r, tick));
     else span->middle = ppl_now();
     if (!r->ahead) return sums_count(r, tick, step);
+    if (r->joint) return ppl_joint_norm(r, tick); // the board hears later, for records
     return clip == PPL_CLIP_BEFORE || (clip == PPL_CLIP_STAGE && !alone) ? ppl_ahead_publish(r, tick) : PPL_OK;
 }
 
@@ -180,7 +180,7 @@ ppl_status ppl_rank_norm(ppl_rank *r, int64_t tick, int64_t step, ppl_span *span
     ppl_exec *e = r->exec;
     const ppl_board_slot *slot = ppl_board_at(e, tick);
     PPL_TRY(sums_arrive(r, tick, step, span));
-    if (e->client.optimizer.clip == PPL_CLIP_BEFORE) {
+    if (e->client.optimizer.clip == PPL_CLIP_BEFORE && !r->joint) {
         PPL_TRY(ppl_rank_wait_count(r, &slot->ready, tick + 1, PPL_AT_NORM));
         scale_set(r, slot->scale);
     }

@@ -153,6 +153,23 @@ typedef struct ppl_ahead {
     bool pending;               // and not told of
 } ppl_ahead;
 
+// What makes the global norm where the gradients are (joint.c): the ranks of one unit.
+typedef struct ppl_joint_unit {
+    int32_t unit, leader, ranks;    // of this process; leader: the lowest
+    double *own, *all, *scale;      // memory of the unit: [sums] of its ranks, of all; what gradients are multiplied by
+    int32_t *order;                 // [count], likewise
+    int64_t count;                  // parameters that are trained
+    void *made;                     // event: the scale stands
+    _Alignas(64) atomic_llong came; // ranks that have enqueued their sums, over all ticks
+    _Alignas(64) atomic_llong done; // ticks whose scale is enqueued
+} ppl_joint_unit;
+typedef struct ppl_joint {
+    ppl_joint_unit *unit; // [n_units]
+    int32_t n_units;
+    size_t sums;         // of all ranks, of all processes
+    double **from, **to; // [ranks]: of the lowest on each unit, for links
+} ppl_joint;
+
 typedef struct ppl_rank {
     ppl_bell bell;
     _Alignas(64) atomic_llong pulse;     // grows with every task: the sign of life
@@ -183,6 +200,8 @@ typedef struct ppl_rank {
     int64_t unvalidated, unvalidated_step; // tick and step whose norm is still out (PPL_CLIP_AFTER); -1 none
     int64_t meets;                         // meetings it took part in
     ppl_ahead *ahead;                      // NULL on synchronous devices
+    ppl_joint_unit *joint;                 // NULL: the hosts make the norm
+    void *joined;                          // event: its sums are there
     ppl_store_entry *mirror;               // [params], memory of the device; NULL where the store serves
     void **label[PPL_SIDES];               // [tasks]: names for a profiler; NULL where none listens
     int64_t bytes[PPL_MEMORIES];
@@ -200,6 +219,7 @@ struct ppl_exec {
     ppl_rank *rank; // [ranks]
     ppl_bell **bells;
     ppl_device **devices; // [ranks]; NULL where they are synchronous
+    ppl_joint *joint;     // NULL: none
     ppl_board_slot board[PPL_EXEC_AHEAD];
     _Alignas(64) atomic_bool stop;
     atomic_int command;
@@ -308,6 +328,13 @@ ppl_status ppl_ahead_drain(ppl_rank *r);                       // waits for the 
 ppl_status ppl_ahead_still(ppl_rank *r);                       // waits for all that is enqueued
 
 ppl_status ppl_labels_open(ppl_rank *r); // label.c: what a profiler calls the tasks
+// ---- joint.c: the norm where the gradients are ----
+ppl_status ppl_joint_open(ppl_exec *e); // by the caller, before links open
+void ppl_joint_close(ppl_exec *e);
+double *ppl_joint_sums(const ppl_rank *r); // where its square sums go; NULL: where it likes
+ppl_status ppl_joint_warm(ppl_rank *r);
+ppl_status ppl_joint_norm(ppl_rank *r, int64_t tick); // the rank's sums are enqueued; its updates may be from here on
+
 // ---- warm.c ----
 // Runs each program and the optimizer once, on memory that is set afterwards: asynchronous devices load code when it is
 // first used, which may wait for all that they have underway.
@@ -334,6 +361,8 @@ const void *ppl_rank_weight(const ppl_rank *r, int32_t param, int32_t place);
 void *ppl_rank_fixed(const ppl_rank *r, int32_t side, int32_t stage, ppl_value value);
 
 // ---- norm.c: NORM, UPDATE, VALIDATE ----
+// The lowest stage from `from` on, of a rank (-1: of any), that uses a parameter; -1 none.
+int32_t ppl_stage_using(const ppl_plan *p, int32_t rank, int32_t from, int32_t param);
 ppl_status ppl_rank_params_setup(ppl_rank *r); // which parameters it updates, and from which accumulators
 ppl_status ppl_rank_norm(ppl_rank *r, int64_t tick, int64_t step, ppl_span *span);
 // The rank's square sums go to the board, where the last rank to come makes the norm. sums: [params of the rank].

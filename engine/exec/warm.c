@@ -46,7 +46,8 @@ static ppl_status param_warm(ppl_rank *r, const ppl_rank_param *p) {
     u.moment1 = u.moment1_out = e->moment1;
     u.moment2 = u.moment2_out = e->moment2;
     u.scale = 1;
-    PPL_TRY(device->square_sum_at(r->device, p->grads, u.uses, u.dtype, u.n, r->ahead->sums));
+    PPL_TRY(
+        device->square_sum_at(r->device, p->grads, u.uses, u.dtype, u.n, r->ahead->sums)); // a place that a step sets
     return device->update(r->device, &u, p->stage);
 }
 
@@ -55,5 +56,6 @@ ppl_status ppl_rank_warm(ppl_rank *r) {
     ppl_rank_bind_params(r);
     for (int32_t side = 0; side < PPL_SIDES; side++) PPL_TRY(side_warm(r, side));
     for (int32_t i = 0; i < r->n_params; i++) PPL_TRY(param_warm(r, &r->params[i]));
+    PPL_TRY(ppl_joint_warm(r));
     return ppl_ahead_still(r);
 }

@@ -30,7 +30,10 @@ typedef struct ppl_link_options {
     // processes; NULL: values are there when a task ends.
     const ppl_device_ops *device;
     ppl_device *const *devices;
-    const int32_t *unit;     // [ranks]: local links serve readers on their producer's unit alone; NULL: all
+    const int32_t *unit; // [ranks]: local links serve readers on their producer's unit alone; NULL: all
+    // What `sum` adds over all units: memory of the device of the lowest rank on each; [ranks]; NULL: nothing is added.
+    double *const *sum_from, *const *sum_to;
+    size_t sums;
     const atomic_bool *stop; // set when the run has failed: nothing is waited for any more
     double seconds;          // how long other ranks may take to come to the opening
 } ppl_link_options;
@@ -57,6 +60,9 @@ typedef struct ppl_link_ops {
     // A RECEIVE that stands behind the program which is about to be enqueued: links whose receives are enqueued themselves
     // begin it now, so that the value crosses while the program runs. Only in plans with receive_early.
     ppl_status (*early_receive)(ppl_link *self, const ppl_task *task, int32_t reader, int64_t step);
+    // Adds up sum_from of all units into each's sum_to, on the device: by the lowest rank of each unit, in the same turn.
+    // What is not 0 on one unit alone keeps its bits.
+    ppl_status (*sum)(ppl_link *self, int32_t rank);
     // Whether something that a rank has underway has failed; on the rank's own thread, while it waits for its device.
     ppl_status (*check)(ppl_link *self, int32_t rank);
     // Forgets all tickets of `step` and later on the edges this rank produces or releases, and drops what is underway: a

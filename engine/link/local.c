@@ -316,6 +316,11 @@ static ppl_status local_early_receive(ppl_link *self, const ppl_task *task, int3
     return PPL_OK;
 }
 
+static ppl_status local_sum(ppl_link *self, int32_t rank) {
+    const ppl_link_options *o = &((local_link *)self)->options;
+    return o->device->copy(o->devices[rank], o->sum_to[rank], o->sum_from[rank], o->sums * sizeof(double), 0);
+}
+
 static ppl_status local_check(ppl_link *self, int32_t rank) {
     (void)self, (void)rank;
     return PPL_OK;
@@ -362,6 +367,7 @@ const ppl_link_ops ppl_link_local = {
     .receive = local_receive,
     .release = local_release,
     .early_receive = local_early_receive,
+    .sum = local_sum,
     .check = local_check,
     .rewind = local_rewind,
     .poll = local_poll,

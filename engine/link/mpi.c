@@ -283,6 +283,11 @@ static ppl_status mpi_link_early_receive(ppl_link *self, const ppl_task *task, i
     return ppl_link_local.early_receive(((mpi_link *)self)->local, task, reader, step); // landings see to it
 }
 
+static ppl_status mpi_link_sum(ppl_link *self, int32_t rank) {
+    (void)self;
+    return ppl_fail(PPL_ERR_PLAN, "mpi: rank %d asks for a sum on its device, want links that reach it", rank);
+}
+
 static ppl_status mpi_link_check(ppl_link *self, int32_t rank) {
     return ppl_link_local.check(((mpi_link *)self)->local, rank);
 }
@@ -387,6 +392,7 @@ const ppl_link_ops ppl_link_mpi = {
     .receive = mpi_link_receive,
     .release = mpi_link_release,
     .early_receive = mpi_link_early_receive,
+    .sum = mpi_link_sum,
     .check = mpi_link_check,
     .rewind = mpi_link_rewind,
     .due = mpi_link_due,

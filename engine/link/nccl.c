@@ -190,22 +190,40 @@ static ppl_status nccl_receive(ppl_link *self, const ppl_task *task, int32_t rea
     return l->options.device->event_wait(c->receive.device, c->receive.done[place_of(l, c, false, n)], 0);
 }
 
+static ppl_nccl_unit *unit_led(const ppl_nccl *l, int32_t rank) {
+    ppl_nccl_unit *u = &l->unit[l->unit_of[rank]];
+    return u->rank == rank && u->all ? u : NULL;
+}
+
+static ppl_status nccl_sum(ppl_link *self, int32_t rank) {
+    ppl_nccl *l = (ppl_nccl *)self;
+    ppl_nccl_unit *u = unit_led(l, rank);
+    return u ? ppl_nccl_sum(l, u) : ppl_link_local.sum(l->local, rank);
+}
+
 static ppl_status nccl_release(ppl_link *self, const ppl_task *task, int32_t reader, int64_t step) {
     return ppl_link_local.release(((ppl_nccl *)self)->local, task, reader, step);
 }
 
 // ---- while ranks wait ----
 
-static ppl_status end_check(const ppl_nccl_crossing *c, const ppl_nccl_end *end) {
+static ppl_status comm_check(ncclComm_t comm) {
     ncclResult_t state = ncclSuccess;
-    ncclResult_t asked = ncclCommGetAsyncError(end->comm, &state);
+    ncclResult_t asked = ncclCommGetAsyncError(comm, &state);
     if (asked != ncclSuccess) state = asked;
     if (state == ncclSuccess || state == ncclInProgress) return PPL_OK;
-    return failed(c, ppl_nccl_fail(end->comm, state, "a transfer has failed"));
+    return ppl_nccl_fail(comm, state, "a transfer has failed");
+}
+
+static ppl_status end_check(const ppl_nccl_crossing *c, const ppl_nccl_end *end) {
+    ppl_status st = comm_check(end->comm);
+    return st == PPL_OK ? PPL_OK : failed(c, st);
 }
 
 static ppl_status nccl_check(ppl_link *self, int32_t rank) {
     const ppl_nccl *l = (const ppl_nccl *)self;
+    const ppl_nccl_unit *u = unit_led(l, rank);
+    if (u) PPL_TRY(comm_check(u->all));
     for (int32_t i = 0; i < l->n_crossings; i++) {
         const ppl_nccl_crossing *c = &l->crossing[i];
         if (c->from == rank) PPL_TRY(end_check(c, &c->send));
@@ -306,6 +324,7 @@ const ppl_link_ops ppl_link_nccl = {
     .receive = nccl_receive,
     .release = nccl_release,
     .early_receive = nccl_early_receive,
+    .sum = nccl_sum,
     .check = nccl_check,
     .rewind = nccl_rewind,
     .poll = nccl_poll,

@@ -85,6 +85,7 @@ static inline int32_t ppl_nccl_buffers(const ppl_nccl *l, const ppl_nccl_crossin
 ppl_status ppl_nccl_units(ppl_nccl *l);
 // Communicators and streams of all crossings; each has passed one value when this returns.
 ppl_status ppl_nccl_join(ppl_nccl *l);
+ppl_status ppl_nccl_sum(const ppl_nccl *l, const ppl_nccl_unit *u);
 void ppl_nccl_part(ppl_nccl *l); // and their end; after a failure nobody is waited for
 // A failure in words. what: the call, or what was to be done; comm may be NULL.
 ppl_status ppl_nccl_fail(ncclComm_t comm, ncclResult_t result, const char *what);

@@ -18,6 +18,10 @@ ppl_status ppl_nccl_fail(ncclComm_t comm, ncclResult_t result, const char *what)
                     more ? more : "");
 }
 
+static bool went(ncclResult_t result) { // a call that does not wait may still be at it
+    return result == ncclSuccess || result == ncclInProgress;
+}
+
 static ppl_status look(const ppl_nccl *l, ncclComm_t comm, const char *what, int64_t deadline, ncclResult_t *state) {
     ncclResult_t asked = ncclCommGetAsyncError(comm, state);
     if (asked != ncclSuccess) return ppl_nccl_fail(comm, asked, what);
@@ -154,14 +158,13 @@ static ppl_status all_join(ppl_nccl *l) {
     PPL_TRY(ppl_world_settle(l->options.world, "the id of the links", st));
     PPL_TRY(ppl_world_share(l->options.world, 0, &id, sizeof id));
     ncclGroupStart();
-    for (int32_t i = 0; i < l->n_units && (result == ncclSuccess || result == ncclInProgress); i++) {
+    for (int32_t i = 0; i < l->n_units && went(result); i++) {
         if (!is_here(l, l->unit[i].process)) continue;
         cudaSetDevice(l->unit[i].ordinal);
         result = ncclCommInitRankConfig(&l->unit[i].all, l->n_units, id, i, &config);
     }
     ncclResult_t end = ncclGroupEnd();
-    if (result != ncclSuccess && result != ncclInProgress) return ppl_nccl_fail(NULL, result, "joining all GPUs");
-    if (end != ncclSuccess && end != ncclInProgress) return ppl_nccl_fail(NULL, end, "joining all GPUs");
+    if (!went(result) || !went(end)) return ppl_nccl_fail(NULL, went(result) ? end : result, "joining all GPUs");
     int64_t deadline = deadline_of(l);
     for (int32_t i = 0; i < l->n_units; i++)
         if (l->unit[i].all) PPL_TRY(await(l, l->unit[i].all, "joining all GPUs", deadline));
@@ -211,11 +214,10 @@ static ppl_status round_split(ppl_nccl *l, int32_t round, const int32_t *rounds)
     static const char what[] = "joining the GPUs of each edge";
     ncclResult_t result = ncclSuccess;
     ncclGroupStart();
-    for (int32_t u = 0; u < l->n_units && (result == ncclSuccess || result == ncclInProgress); u++)
+    for (int32_t u = 0; u < l->n_units && went(result); u++)
         if (l->unit[u].all) result = unit_split(l, u, round, rounds);
     ncclResult_t end = ncclGroupEnd();
-    if (result != ncclSuccess && result != ncclInProgress) return ppl_nccl_fail(NULL, result, what);
-    if (end != ncclSuccess && end != ncclInProgress) return ppl_nccl_fail(NULL, end, what);
+    if (!went(result) || !went(end)) return ppl_nccl_fail(NULL, went(result) ? end : result, what);
     int64_t deadline = deadline_of(l);
     for (int32_t u = 0; u < l->n_units; u++)
         if (l->unit[u].all) PPL_TRY(await(l, l->unit[u].all, what, deadline));
@@ -266,15 +268,14 @@ static cudaStream_t stream_of(const ppl_nccl *l, const ppl_nccl_end *end) {
     return l->options.device->stream_handle(end->device, end->stream);
 }
 
-static ppl_status connected_await(const ppl_nccl *l, const ppl_nccl_end *end, int64_t deadline) {
-    static const char what[] = "passing a first value over each edge";
-    if (!end->device) return PPL_OK;
-    PPL_TRY(await(l, end->comm, what, deadline));
-    PPL_TRY(l->options.device->event_record(end->device, end->before, end->stream));
+// Until all that a stream has is done.
+static ppl_status stream_await(const ppl_nccl *l, ppl_device *device, int32_t stream, void *event, ncclComm_t comm,
+                               const char *what, int64_t deadline) {
+    PPL_TRY(l->options.device->event_record(device, event, stream));
     for (bool done = false; !done;) {
         ncclResult_t state;
-        PPL_TRY(l->options.device->event_done(end->device, end->before, &done));
-        PPL_TRY(look(l, end->comm, what, deadline, &state));
+        PPL_TRY(l->options.device->event_done(device, event, &done));
+        PPL_TRY(look(l, comm, what, deadline, &state));
         if (!done && ppl_now() > deadline)
             return ppl_fail(PPL_ERR_STALL, "nccl: %s: it is not there after %.3g s, want it to arrive", what,
                             l->options.seconds);
@@ -283,23 +284,68 @@ static ppl_status connected_await(const ppl_nccl *l, const ppl_nccl_end *end, in
     return PPL_OK;
 }
 
+static ppl_status connected_await(const ppl_nccl *l, const ppl_nccl_end *end, int64_t deadline) {
+    static const char what[] = "passing a first value over each edge";
+    if (!end->device) return PPL_OK;
+    PPL_TRY(await(l, end->comm, what, deadline));
+    return stream_await(l, end->device, end->stream, end->before, end->comm, what, deadline);
+}
+
+ppl_status ppl_nccl_sum(const ppl_nccl *l, const ppl_nccl_unit *u) {
+    const ppl_link_options *o = &l->options;
+    ncclResult_t result = ncclAllReduce(o->sum_from[u->rank], o->sum_to[u->rank], o->sums, ncclFloat64, ncclSum, u->all,
+                                        o->device->stream_handle(o->devices[u->rank], 0));
+    return ppl_nccl_settle(l, u->all, result, "ncclAllReduce");
+}
+
+static ppl_status sum_await(const ppl_nccl *l, const ppl_nccl_unit *u, const char *what, int64_t deadline) {
+    ppl_device *device = l->options.devices[u->rank];
+    void *event = NULL;
+    PPL_TRY(l->options.device->event_open(device, &event));
+    ppl_status st = stream_await(l, device, 0, event, u->all, what, deadline);
+    l->options.device->event_close(device, event);
+    return st;
+}
+
+// The first sum: nothing is connected, or loaded, in a step.
+static ppl_status sums_connect(ppl_nccl *l) {
+    static const char what[] = "adding up over all GPUs";
+    const ppl_link_options *o = &l->options;
+    ncclResult_t result = ncclSuccess;
+    if (!o->sum_from || o->sums == 0) return PPL_OK;
+    ncclGroupStart();
+    for (int32_t i = 0; i < l->n_units && went(result); i++) {
+        const ppl_nccl_unit *u = &l->unit[i];
+        if (u->all)
+            result = ncclAllReduce(o->sum_from[u->rank], o->sum_to[u->rank], o->sums, ncclFloat64, ncclSum, u->all,
+                                   o->device->stream_handle(o->devices[u->rank], 0));
+    }
+    ncclResult_t end = ncclGroupEnd();
+    if (!went(result) || !went(end)) return ppl_nccl_fail(NULL, went(result) ? end : result, what);
+    int64_t deadline = deadline_of(l);
+    for (int32_t i = 0; i < l->n_units; i++)
+        if (l->unit[i].all) PPL_TRY(await(l, l->unit[i].all, what, deadline));
+    for (int32_t i = 0; i < l->n_units; i++)
+        if (l->unit[i].all) PPL_TRY(sum_await(l, &l->unit[i], what, deadline));
+    return PPL_OK;
+}
+
 // A whole value, so that every channel that a later one may use is there.
 static ppl_status all_connect(ppl_nccl *l) {
     ncclResult_t result = ncclSuccess;
     ncclGroupStart();
-    for (int32_t i = 0; i < l->n_crossings && (result == ncclSuccess || result == ncclInProgress); i++) {
+    for (int32_t i = 0; i < l->n_crossings && went(result); i++) {
         ppl_nccl_crossing *c = &l->crossing[i];
         size_t bytes = ppl_nccl_bytes(l, c);
         if (c->send.device)
             result =
                 ncclSend(ppl_nccl_buffer(l, c, true, 0), bytes, ncclUint8, 1, c->send.comm, stream_of(l, &c->send));
-        if (c->receive.device && (result == ncclSuccess || result == ncclInProgress))
+        if (c->receive.device && went(result))
             result = ncclRecv(ppl_nccl_buffer(l, c, false, 0), bytes, ncclUint8, 0, c->receive.comm,
                               stream_of(l, &c->receive));
     }
     ncclResult_t end = ncclGroupEnd();
-    if (result != ncclSuccess && result != ncclInProgress) return ppl_nccl_fail(NULL, result, "connecting the edges");
-    if (end != ncclSuccess && end != ncclInProgress) return ppl_nccl_fail(NULL, end, "connecting the edges");
+    if (!went(result) || !went(end)) return ppl_nccl_fail(NULL, went(result) ? end : result, "connecting the edges");
     int64_t deadline = deadline_of(l);
     for (int32_t i = 0; i < l->n_crossings; i++) {
         PPL_TRY(connected_await(l, &l->crossing[i].send, deadline));
@@ -319,7 +365,8 @@ ppl_status ppl_nccl_join(ppl_nccl *l) {
         PPL_TRY(end_open(l, &l->crossing[i], &l->crossing[i].receive, false));
         PPL_TRY(ready_open(l, &l->crossing[i]));
     }
-    return all_connect(l);
+    PPL_TRY(all_connect(l));
+    return sums_connect(l);
 }
 
 // ---- the end ----

@@ -116,6 +116,7 @@ struct ppl_cuda_device {
     ppl_device_program *programs;
     ppl_cuda_table *tables;
     ppl_cuda_fault *fault; // in memory of the host that the device writes too
+    const double *scale;   // what gradients are multiplied by in updates, on the device; NULL: each update says
     double *partial;       // PPL_CUDA_PARTIALS and the sum, for square_sum
 };
 

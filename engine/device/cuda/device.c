@@ -1,6 +1,7 @@
 // device.c - the cuda device's table: opening a GPU for a rank, copies, events, the optimizer. Calls enqueue on the device's
 // streams; what waits for them says so. Before it: the registry. After it: memory.c, program.c.
 #include "device/cuda/cuda.h"
+#include "device/cuda/update.h"
 #include "ppl.h"
 #include <inttypes.h>
 
@@ -193,7 +194,7 @@ static ppl_status grads_check(const char *what, int32_t dtype, int32_t uses) {
 static ppl_status cuda_update(ppl_device *self, const ppl_update *u, int32_t stage) {
     (void)stage;
     PPL_TRY(grads_check("an update", u->dtype, u->uses));
-    return ppl_cuda_check("update", ppl_cuda_update(u, cuda_of(self)->stream[0]));
+    return ppl_cuda_check("update", ppl_cuda_update_by(u, cuda_of(self)->scale, cuda_of(self)->stream[0]));
 }
 
 static ppl_status cuda_square_sum_at(ppl_device *self, const void *const *grads, int32_t uses, int32_t dtype, int64_t n,
@@ -208,6 +209,15 @@ static ppl_status cuda_square_sum(ppl_device *self, const void *const *grads, in
     double *sum = cuda_of(self)->partial + PPL_CUDA_PARTIALS;
     PPL_TRY(cuda_square_sum_at(self, grads, uses, dtype, n, sum));
     return cuda_copy_out(self, out, sum, sizeof *out, 0);
+}
+
+static void cuda_scale_bind(ppl_device *self, const double *scale) {
+    cuda_of(self)->scale = scale;
+}
+
+static ppl_status cuda_clip_scale_at(ppl_device *self, const double *sums, const int32_t *order, int64_t n,
+                                     double limit, double *out) {
+    return ppl_cuda_check("clip_scale", ppl_cuda_clip_scale(sums, order, n, limit, out, cuda_of(self)->stream[0]));
 }
 
 // ---- further streams: of links, whose work goes before the device's own ----
@@ -315,6 +325,8 @@ const ppl_device_ops ppl_device_cuda = {
     .update = cuda_update,
     .square_sum = cuda_square_sum,
     .square_sum_at = cuda_square_sum_at,
+    .clip_scale_at = cuda_clip_scale_at,
+    .scale_bind = cuda_scale_bind,
     .event_open = cuda_event_open,
     .timer_open = cuda_timer_open,
     .timer_between = cuda_timer_between,

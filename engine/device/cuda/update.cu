@@ -1,6 +1,7 @@
 // update.cu - the optimizer's step in one pass over memory: gradient clipped, moments, master weight and its bf16 copy; and
 // the sum of squares behind the gradient norm. Formulas with kernel.h. Before it: device.c. After it: common.cuh.
 #include "device/cuda/common.cuh"
+#include "device/cuda/update.h"
 
 // Constants of the step, rounded once as on the cpu.
 struct update_step {
@@ -8,6 +9,7 @@ struct update_step {
     const float *weight, *moment1, *moment2;
     float *weight_out, *moment1_out, *moment2_out;
     void *copy;
+    const double *scale_at; // NULL: scale
     int32_t uses;
     float scale, shrink, lr, beta1, rest1, beta2, rest2, eps, root, momentum, decay;
 };
@@ -55,21 +57,22 @@ template <class C, int V, bool adam> __global__ void __launch_bounds__(EACH_BLOC
     float g[V], w[V];
     gradient(g, s.grads, s.uses, i);
     load(w, s.weight + i);
-    for (int k = 0; k < V; k++) g[k] *= s.scale;
+    float scale = s.scale_at ? (float)*s.scale_at : s.scale;
+    for (int k = 0; k < V; k++) g[k] *= scale;
     if (adam) adamw(s, i, w, g);
     else sgd(s, i, w, g);
     store(s.weight_out + i, w);
     if (s.copy) store((C *)s.copy + i, w);
 }
 
-static update_step step_of(const ppl_update *u) {
+static update_step step_of(const ppl_update *u, const double *scale_at) {
     bool adam = u->kind == PPL_ADAMW;
     update_step s = {};
     for (int32_t k = 0; k < u->uses; k++) s.grads[k] = (const float *)u->grads[k];
     s.weight = (const float *)u->weight, s.weight_out = (float *)u->weight_out, s.copy = u->copy;
     s.moment1 = (const float *)u->moment1, s.moment1_out = (float *)u->moment1_out;
     s.moment2 = (const float *)u->moment2, s.moment2_out = (float *)u->moment2_out;
-    s.uses = u->uses;
+    s.uses = u->uses, s.scale_at = scale_at;
     s.scale = (float)u->scale, s.shrink = (float)(u->lr * u->decay), s.lr = (float)(adam ? u->lr / u->bias1 : u->lr);
     s.beta1 = (float)u->beta1, s.rest1 = (float)(1 - u->beta1);
     s.beta2 = (float)u->beta2, s.rest2 = (float)(1 - u->beta2);
@@ -78,8 +81,8 @@ static update_step step_of(const ppl_update *u) {
     return s;
 }
 
-template <class C, int V> static cudaError_t update_launch(const ppl_update *u, cudaStream_t stream) {
-    update_step s = step_of(u);
+template <class C, int V> static cudaError_t update_launch(const ppl_update *u, const double *scale_at, cudaStream_t stream) {
+    update_step s = step_of(u, scale_at);
     int64_t n = u->n;
     unsigned blocks = (unsigned)((n / V + EACH_BLOCK - 1) / EACH_BLOCK);
     if (u->kind == PPL_ADAMW) PPL_LAUNCH((update_step_run<C, V, true>), blocks, EACH_BLOCK, 0, stream, s, n);
@@ -87,10 +90,14 @@ template <class C, int V> static cudaError_t update_launch(const ppl_update *u, 
     return cudaGetLastError();
 }
 
-extern "C" cudaError_t ppl_cuda_update(const ppl_update *u, cudaStream_t stream) {
+extern "C" cudaError_t ppl_cuda_update_by(const ppl_update *u, const double *scale_at, cudaStream_t stream) {
     bool rounds = u->copy && u->copy_dtype == PPL_BF16, whole = u->n % 4 == 0;
-    if (rounds) return whole ? update_launch<bf16, 4>(u, stream) : update_launch<bf16, 1>(u, stream);
-    return whole ? update_launch<float, 4>(u, stream) : update_launch<float, 1>(u, stream);
+    if (rounds) return whole ? update_launch<bf16, 4>(u, scale_at, stream) : update_launch<bf16, 1>(u, scale_at, stream);
+    return whole ? update_launch<float, 4>(u, scale_at, stream) : update_launch<float, 1>(u, scale_at, stream);
+}
+
+extern "C" cudaError_t ppl_cuda_update(const ppl_update *u, cudaStream_t stream) {
+    return ppl_cuda_update_by(u, NULL, stream);
 }
 
 // ---- the norm ----
@@ -132,5 +139,29 @@ extern "C" cudaError_t ppl_cuda_square_sum(const void *const *grads, int32_t use
     if (n % 4 == 0) PPL_LAUNCH(gradient_squares<4>, blocks, EACH_BLOCK, 0, stream, s, partial, n);
     else PPL_LAUNCH(gradient_squares<1>, blocks, EACH_BLOCK, 0, stream, s, partial, n);
     PPL_LAUNCH(gradient_squares_end, 1, PPL_CUDA_PARTIALS, 0, stream, partial, out, blocks);
+    return cudaGetLastError();
+}
+
+// One thread adds, in the order that the host has it; the block brings the numbers.
+__global__ void __launch_bounds__(EACH_BLOCK)
+    clip_scale(const double *__restrict__ sums, const int32_t *__restrict__ order, int64_t n, double limit, double *out) {
+    PPL_SHARED(double, part, [EACH_BLOCK]);
+    double sum = 0;
+    for (int64_t at = 0; at < n; at += EACH_BLOCK) {
+        int64_t left = n - at < EACH_BLOCK ? n - at : EACH_BLOCK;
+        if ((int64_t)threadIdx.x < left) part[threadIdx.x] = sums[order[at + threadIdx.x]];
+        __syncthreads();
+        if (threadIdx.x == 0)
+            for (int64_t i = 0; i < left; i++) sum += part[i];
+        __syncthreads();
+    }
+    if (threadIdx.x) return;
+    double scale = limit / (sqrt(sum) + 1e-6);
+    *out = scale < 1 ? scale : 1;
+}
+
+extern "C" cudaError_t ppl_cuda_clip_scale(const double *sums, const int32_t *order, int64_t n, double limit, double *out,
+                                           cudaStream_t stream) {
+    PPL_LAUNCH(clip_scale, 1, EACH_BLOCK, 0, stream, sums, order, n, limit, out);
     return cudaGetLastError();
 }
