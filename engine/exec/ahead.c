@@ -81,6 +81,7 @@ ppl_status ppl_ahead_open(ppl_rank *r) {
     a->loss_stage = -1;
     PPL_TRY(fills_open(r));
     PPL_TRY(events_open(r, a));
+    PPL_TRY(ppl_streams_open(r));
     PPL_TRY(host_get(r, PPL_EXEC_AHEAD * microbatches * sizeof(double), &a->loss));
     PPL_TRY(host_get(r, PPL_EXEC_AHEAD * sizeof(double), &a->seed));
     PPL_TRY(host_get(r, PPL_EXEC_AHEAD * sums_bytes, &a->sums_host));
@@ -113,6 +114,7 @@ void ppl_ahead_close(ppl_rank *r) {
         ops_of(r)->event_close(r->device, a->base[i]);
     }
     ops_of(r)->event_close(r->device, a->still);
+    ppl_streams_close(r);
     for (int64_t i = 0; i < a->timers; i++) ops_of(r)->event_close(r->device, a->timer[i]);
     ops_of(r)->host_free(r->device, a->loss);
     ops_of(r)->host_free(r->device, a->seed);
@@ -133,12 +135,12 @@ ppl_status ppl_ahead_seed(ppl_rank *r, int64_t tick, int32_t dtype, double value
     return ops_of(r)->copy_in(r->device, r->seed, at, ppl_dtype_size(dtype), 0);
 }
 
-ppl_status ppl_ahead_fill(ppl_rank *r, const ppl_input_fill *f, int64_t tick, int64_t step, int32_t microbatch,
+ppl_status ppl_ahead_fill(ppl_rank *r, const ppl_input_fill *f, int64_t tick, int64_t step, const ppl_task *task,
                           int32_t microbatches) {
     const ppl_exec_client *client = &r->exec->client;
-    char *at = f->staging + (place_of(tick) * (size_t)microbatches + (size_t)microbatch) * f->bytes;
-    PPL_TRY(client->fill(client->self, step, microbatch, f->value, at));
-    return ops_of(r)->copy_in(r->device, f->to, at, f->bytes, 0);
+    char *at = f->staging + (place_of(tick) * (size_t)microbatches + (size_t)task->microbatch) * f->bytes;
+    PPL_TRY(client->fill(client->self, step, task->microbatch, f->value, at));
+    return ops_of(r)->copy_in(r->device, f->to, at, f->bytes, task->stream);
 }
 
 ppl_status ppl_ahead_loss(ppl_rank *r, const void *loss, int64_t tick, const ppl_task *task) {
@@ -146,7 +148,8 @@ ppl_status ppl_ahead_loss(ppl_rank *r, const void *loss, int64_t tick, const ppl
     ppl_ahead *a = r->ahead;
     a->loss_stage = task->stage;
     double *at = &a->loss[place_of(tick) * (size_t)most_microbatches(r->exec) + (size_t)task->microbatch];
-    return ops_of(r)->copy_back(r->device, at, loss, ppl_dtype_size(ppl_graph_type_of(g, g->loss)->dtype), 0);
+    return ops_of(r)->copy_back(r->device, at, loss, ppl_dtype_size(ppl_graph_type_of(g, g->loss)->dtype),
+                                task->stream);
 }
 
 static void **timer_of(const ppl_rank *r, int64_t tick, int64_t at) {
@@ -156,7 +159,8 @@ static void **timer_of(const ppl_rank *r, int64_t tick, int64_t at) {
 static ppl_status mark(ppl_rank *r, int64_t tick, int32_t which) {
     if (!r->ahead->timer) return PPL_OK;
     int64_t at = atomic_load_explicit(&r->at, memory_order_relaxed);
-    return ops_of(r)->event_record(r->device, timer_of(r, tick, at)[which], 0);
+    int32_t stream = r->exec->plan->rank[r->rank].tasks[at].stream;
+    return ops_of(r)->event_record(r->device, timer_of(r, tick, at)[which], stream);
 }
 
 ppl_status ppl_ahead_begin(ppl_rank *r, int64_t tick) {

@@ -1,8 +1,8 @@
 // bind.c - the addresses of a rank's programs. Before: rank.c has all memory. After: loop.c aims a program's pointers at a
 // task's slot, pending and buffers, and runs it.
 //
-// A plan gives each value a place inside a stage. Pointers whose place does not move (workspace, accumulators, the seed)
-// are written here, once; the others are listed by what moves them, so that a task costs one addition a pointer.
+// A plan gives each value a place inside a stage. Pointers whose place does not move (accumulators, the seed, the workspace
+// where there is one) are written here, once; the others are listed by what moves them, so that a task costs one addition a pointer.
 #include "exec/rank.h"
 
 typedef struct pointer { // of a program's call, fill or loss
@@ -96,7 +96,9 @@ static void fixed_set(const binding *b) {
         const pointer *p = &b->list[i];
         switch ((ppl_region)p->place.region) {
         case PPL_REGION_GRAD: point(p->at, b->rank->grads + p->place.offset); break;
-        case PPL_REGION_WORK: point(p->at, b->rank->work + p->place.offset); break;
+        case PPL_REGION_WORK:
+            if (b->rank->streams < 2) point(p->at, b->rank->work + p->place.offset);
+            break;
         case PPL_REGION_SEED: point(p->at, b->rank->seed); break;
         case PPL_REGION_NONE:
         case PPL_REGION_PARAM:
@@ -166,6 +168,8 @@ static ppl_status program_bind(binding *b, ppl_bound *out) {
     fixed_set(b);
     PPL_GOTO(aim_build(b, &out->slot, PPL_REGION_SLOT, -1, b->memory->slots, l->slot_bytes, l->slots));
     PPL_GOTO(aim_build(b, &out->pending, PPL_REGION_PENDING, -1, b->memory->pendings, l->pending_bytes, l->pendings));
+    if (b->rank->streams > 1)
+        PPL_GOTO(aim_build(b, &out->work, PPL_REGION_WORK, -1, b->rank->work, b->rank->work_bytes, b->rank->streams));
     PPL_GOTO(edges_build(b, out));
     PPL_GOTO(params_build(b, out));
 fail:
@@ -244,6 +248,7 @@ ppl_status ppl_bound_aim(ppl_rank *r, ppl_bound *b, const ppl_task *task, int64_
     if (r->versions > 1) PPL_TRY(version_aim(r, b, place));
     if (b->slot.count) aim_at(&b->slot, (int32_t)((task->slot + turn) % b->slot.places));
     if (b->pending.count) aim_at(&b->pending, (int32_t)((task->pending + turn) % b->pending.places));
+    if (b->work.count) aim_at(&b->work, task->stream);
     for (int32_t i = 0; i < b->n_edges; i++) {
         ppl_edge_aim *e = &b->edges[i];
         aim_at(&e->aim, e->order ? (int32_t)((e->order[task->microbatch] + turn) % e->aim.places) : 0);

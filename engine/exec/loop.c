@@ -29,7 +29,7 @@ static ppl_status inputs_fill(ppl_rank *r, const ppl_bound *b, const step_run *s
     if (!(e->options.device->flags & PPL_DEVICE_COMPUTES)) return PPL_OK; // nobody reads them
     for (int32_t i = 0; i < b->n_fills; i++) {
         const ppl_input_fill *f = &b->fills[i];
-        if (r->ahead) PPL_TRY(ppl_ahead_fill(r, f, s->tick, s->step, task->microbatch, s->plan->microbatches));
+        if (r->ahead) PPL_TRY(ppl_ahead_fill(r, f, s->tick, s->step, task, s->plan->microbatches));
         else PPL_TRY(e->client.fill(e->client.self, s->step, task->microbatch, f->value, f->to));
     }
     return PPL_OK;
@@ -70,9 +70,9 @@ static ppl_status program_run(ppl_rank *r, const step_run *s, const ppl_task *ta
                            .microbatch = task->microbatch,
                            .kind = phase,
                            .calls = b->calls,
-                           .scratch = r->scratch,
+                           .scratch = r->scratch + (size_t)task->stream * r->scratch_bytes,
                            .env = &r->env,
-                           .stream = 0}; // programs share the workspace: one after the other
+                           .stream = task->stream}; // those of a stream share its workspace: one after the other
     PPL_GOTO(e->options.device->program_run(r->device, b->program, &run));
     return b->has_loss ? loss_tell(r, b, s, task) : PPL_OK;
 fail:
@@ -232,6 +232,7 @@ static ppl_status tasks_run(ppl_rank *r, step_run *now_step, step_run *next) {
         span->begin = now;
         span->middle = 0;
         bool redo = false;
+        if (r->ahead && s->side == PPL_SIDE_TRAIN) PPL_TRY(ppl_streams_enter(r, at, &own->tasks[at]));
         if (any->plan->options.receive_early && is_program(&own->tasks[at]))
             PPL_TRY(receives_begin(r, own, k, now_step, next));
         if (s->row && r->ahead) PPL_TRY(ppl_ahead_begin(r, s->tick));
@@ -248,7 +249,7 @@ static ppl_status tasks_run(ppl_rank *r, step_run *now_step, step_run *next) {
             k = -1; // the forwards before the VALIDATE again, with the weights as they should have been
         }
     }
-    return PPL_OK;
+    return ppl_streams_join(r);
 }
 
 // The last rank to end a step of training marks it done in the trace before the client hears of this rank's end.

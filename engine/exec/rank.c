@@ -20,6 +20,8 @@ static ppl_status memory_get(ppl_rank *r, ppl_memory kind, size_t bytes, void *o
 
 // ---- programs ----
 
+enum { SCRATCH_ALIGNMENT = 256 }; // bytes: each stream's begins so
+
 // Which input is a parameter that packing is for: the second where it is one (the weight of LINEAR and its kin), else the
 // first that is; -1 none.
 static int32_t param_input(const ppl_graph *g, const ppl_node *n) {
@@ -60,7 +62,7 @@ static ppl_status program_build(ppl_rank *r, int32_t stage, int32_t phase, ppl_d
     ppl_status st = r->exec->options.device->program_build(r->device, stage, phase, list, nodes, &needs, out);
     ppl_free(list);
     if (st != PPL_OK) return ppl_prefix(st, "rank %d, stage %d: ", r->rank, stage);
-    if (needs.scratch > r->scratch_bytes) r->scratch_bytes = needs.scratch;
+    if (needs.scratch > r->scratch_bytes) r->scratch_bytes = ppl_align(needs.scratch, SCRATCH_ALIGNMENT);
     r->packed_bytes += needs.pack;
     return PPL_OK;
 }
@@ -110,14 +112,14 @@ static ppl_status side_get(ppl_rank *r, int32_t kind) {
 
 static ppl_status memory_build(ppl_rank *r) {
     ppl_exec *e = r->exec;
-    size_t work = 0;
+    size_t streams = (size_t)r->streams;
     for (int32_t kind = 0; kind < PPL_SIDES; kind++) { // sides take turns: they share the workspace
         const ppl_plan *p = e->side[kind].plan;
-        if (p && p->rank[r->rank].work_bytes > work) work = p->rank[r->rank].work_bytes;
+        if (p && p->rank[r->rank].work_bytes > r->work_bytes) r->work_bytes = p->rank[r->rank].work_bytes;
         PPL_TRY(side_get(r, kind));
     }
-    PPL_TRY(memory_get(r, PPL_MEM_WORKSPACE, work, &r->work));
-    PPL_TRY(memory_get(r, PPL_MEM_WORKSPACE, r->scratch_bytes, &r->scratch));
+    PPL_TRY(memory_get(r, PPL_MEM_WORKSPACE, streams * r->work_bytes, &r->work));
+    PPL_TRY(memory_get(r, PPL_MEM_WORKSPACE, streams * r->scratch_bytes, &r->scratch));
     PPL_TRY(memory_get(r, PPL_MEM_OTHER, 64, &r->seed));
     PPL_TRY(memory_get(r, PPL_MEM_GRADIENTS, e->plan->rank[r->rank].grad_bytes, &r->grads));
     PPL_TRY(memory_get(r, PPL_MEM_PACKED, (size_t)r->versions * r->packed_bytes, &r->packed));
@@ -136,6 +138,7 @@ ppl_status ppl_rank_setup(ppl_rank *r) {
     o.stall_task = r->rank == e->options.fail_rank ? e->options.stall_task : -1;
     PPL_TRY(e->options.device->open(&o, &r->device));
     const ppl_rank_plan *own = &e->plan->rank[r->rank];
+    r->streams = own->streams;
     r->scale = ppl_arena_get(&r->arena, (size_t)own->n_stages * sizeof *r->scale);
     r->updates = ppl_arena_get(&r->arena, (size_t)own->n_stages * sizeof *r->updates);
     if (!r->scale || !r->updates) return PPL_ERR_MEMORY;

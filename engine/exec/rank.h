@@ -77,7 +77,7 @@ typedef struct ppl_bound {
     ppl_device_program *program;
     ppl_call *calls;
     int32_t n_calls, n_edges, n_params, n_sums, n_fills;
-    ppl_aim slot, pending;
+    ppl_aim slot, pending, work; // work: where there is a workspace for each stream
     ppl_edge_aim *edges;
     ppl_param_aim *params; // pointers to parameters: exchanged halves and versions move them
     int32_t version;       // the place of the weights they point at; -1 nothing yet
@@ -149,6 +149,9 @@ typedef struct ppl_ahead {
     int64_t seen;               // tasks whose end was seen, counted over all ticks: signs of life
     int64_t base_ns;            // ppl_now of the last base that was read
     int32_t base_at;            // its place; -1 none in this range
+    bool *forks;                // [tasks]: an action begins that the next one runs beside; NULL: there is one stream
+    void *fork, *join;          // events: stream 0 is there, stream 1 is done
+    bool beside;                // stream 0 has still to wait for stream 1
     ppl_step_end last;          // the newest step that is enqueued,
     bool pending;               // and not told of
 } ppl_ahead;
@@ -184,7 +187,9 @@ typedef struct ppl_rank {
     ppl_device *device;
     ppl_arena arena;
     ppl_device_program *(*program)[PPL_PHASES]; // [chunks]
-    size_t scratch_bytes, packed_bytes;         // packed: of one version
+    size_t work_bytes, scratch_bytes;           // of one stream
+    size_t packed_bytes;                        // of one version
+    int32_t streams;                            // that its tasks run on
     int32_t versions;                           // of packed weights: the most of its stages
     char *work, *scratch, *packed, *grads;
     ppl_chunk_memory *chunk[PPL_SIDES]; // [chunks]
@@ -310,7 +315,7 @@ ppl_status ppl_ahead_open(ppl_rank *r); // once programs have their addresses; n
 void ppl_ahead_close(ppl_rank *r);
 ppl_status ppl_ahead_enter(ppl_rank *r, int64_t tick, bool first); // a timed step begins; first: of a range
 ppl_status ppl_ahead_seed(ppl_rank *r, int64_t tick, int32_t dtype, double value);
-ppl_status ppl_ahead_fill(ppl_rank *r, const ppl_input_fill *f, int64_t tick, int64_t step, int32_t microbatch,
+ppl_status ppl_ahead_fill(ppl_rank *r, const ppl_input_fill *f, int64_t tick, int64_t step, const ppl_task *task,
                           int32_t microbatches);
 ppl_status ppl_ahead_loss(ppl_rank *r, const void *loss, int64_t tick, const ppl_task *task);
 ppl_status ppl_ahead_begin(ppl_rank *r,
@@ -326,6 +331,13 @@ ppl_status ppl_ahead_poll(ppl_rank *r, bool *out);             // publishes what
 ppl_status ppl_ahead_push(ppl_rank *r, const ppl_step_end *s); // a step is enqueued: waits for the one before
 ppl_status ppl_ahead_drain(ppl_rank *r);                       // waits for the last one
 ppl_status ppl_ahead_still(ppl_rank *r);                       // waits for all that is enqueued
+
+// ---- streams.c: actions that run beside one another ----
+ppl_status ppl_streams_open(ppl_rank *r);
+void ppl_streams_close(ppl_rank *r);
+ppl_status ppl_streams_enter(ppl_rank *r, int64_t at,
+                             const ppl_task *task); // before what a task of a training step enqueues
+ppl_status ppl_streams_join(ppl_rank *r);
 
 ppl_status ppl_labels_open(ppl_rank *r); // label.c: what a profiler calls the tasks
 // ---- joint.c: the norm where the gradients are ----

@@ -19,7 +19,8 @@ static size_t edges_ask(const ppl_rank *r, const ppl_plan *p) {
 
 static size_t rank_asks(const ppl_rank *r) {
     const ppl_exec *e = r->exec;
-    size_t work = 0, bytes = r->scratch_bytes + (size_t)r->versions * r->packed_bytes;
+    size_t work = 0, streams = (size_t)r->streams;
+    size_t bytes = streams * r->scratch_bytes + (size_t)r->versions * r->packed_bytes;
     for (int32_t kind = 0; kind < PPL_SIDES; kind++) {
         const ppl_plan *p = e->side[kind].plan;
         if (!p) continue;
@@ -30,7 +31,7 @@ static size_t rank_asks(const ppl_rank *r) {
             bytes += (size_t)l->slots * l->slot_bytes + (size_t)l->pendings * l->pending_bytes;
         }
     }
-    bytes += work + e->plan->rank[r->rank].grad_bytes;
+    bytes += streams * work + e->plan->rank[r->rank].grad_bytes;
     if (!e->store) return bytes;
     return bytes + (size_t)ppl_store_bytes(e->store, r->rank, PPL_MEM_PARAMETERS) +
            (size_t)ppl_store_bytes(e->store, r->rank, PPL_MEM_OPTIMIZER);

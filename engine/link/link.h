@@ -47,6 +47,7 @@ typedef struct ppl_link_ops {
     int32_t receives_ahead; // how many receives a rank may have posted before they are needed; large: no limit
     bool copies;            // values cross by copy: plans need buffers on both sides
     bool early;             // plans should have the reader's buffers free one action before a receive (receive_early)
+    bool streams;           // on asynchronous devices each task is ordered on its own stream, ppl_task.stream
     // memory[edge]: the producer's buffers, ppl_link_stride apart; reader_memory[edge][reader]: the reader's own, NULL when it reads
     // the producer's. All allocated by the executor, borrowed.
     ppl_status (*open)(const ppl_plan *plan, const ppl_link_options *options, void *const *memory,

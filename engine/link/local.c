@@ -172,11 +172,11 @@ static bool is_free(const local_edge *e, int32_t buffer, int64_t use) {
 }
 
 // The producer's stream waits until the readers' streams have read the buffer.
-static ppl_status free_await(const local_link *l, const local_edge *e, int32_t buffer) {
+static ppl_status free_await(const local_link *l, const local_edge *e, int32_t buffer, int32_t stream) {
     const ppl_link_options *o = &l->options;
     for (int32_t i = 0; i < e->plan->n_readers; i++) {
         if (!is_served(e, i)) continue;
-        PPL_TRY(o->device->event_wait(o->devices[e->rank], e->free_event[i * e->plan->buffers + buffer], 0));
+        PPL_TRY(o->device->event_wait(o->devices[e->rank], e->free_event[i * e->plan->buffers + buffer], stream));
     }
     return PPL_OK;
 }
@@ -192,7 +192,7 @@ static ppl_status local_credit(ppl_link *self, const ppl_task *task, int64_t ste
     }
     if (!*done) return PPL_OK;
     mark_set(e->producer, 0);
-    return e->free_event && use > 0 ? free_await((const local_link *)self, e, buffer) : PPL_OK;
+    return e->free_event && use > 0 ? free_await((const local_link *)self, e, buffer, task->stream) : PPL_OK;
 }
 
 int64_t ppl_link_delay(const ppl_link_options *o, const ppl_task *task, int64_t step) {
@@ -228,7 +228,8 @@ static ppl_status local_send(ppl_link *self, const ppl_task *task, int64_t step)
     int32_t buffer = buffer_of(e, task, step);
     ticket *full = &e->full[buffer];
     int64_t now = ppl_now();
-    if (e->full_event) PPL_TRY(l->options.device->event_record(l->options.devices[e->rank], e->full_event[buffer], 0));
+    if (e->full_event)
+        PPL_TRY(l->options.device->event_record(l->options.devices[e->rank], e->full_event[buffer], task->stream));
     atomic_store_explicit(&full->sent, now, memory_order_relaxed);
     if (l->delays) delay_send(l, task, buffer, step, now);
     atomic_store(&full->count, use_of(e, task, step) + 1);
@@ -243,7 +244,7 @@ static ppl_status local_release(ppl_link *self, const ppl_task *task, int32_t re
     int32_t buffer = buffer_of(e, task, step);
     if (e->free_event)
         PPL_TRY(l->options.device->event_record(l->options.devices[e->plan->reader_rank[reader]],
-                                                e->free_event[reader * e->plan->buffers + buffer], 0));
+                                                e->free_event[reader * e->plan->buffers + buffer], task->stream));
     atomic_store(&free_of(e, reader, buffer)->count, use_of(e, task, step) + 1);
     if (atomic_load(&e->producer->waits)) ppl_bell_ring(l->options.bells[e->rank]);
     return PPL_OK;
@@ -283,12 +284,12 @@ static ppl_status local_receive(ppl_link *self, const ppl_task *task, int32_t re
     mark_set(&e->reader[reader], 0);
     const ppl_link_options *o = &l->options;
     ppl_device *device = e->full_event ? o->devices[e->plan->reader_rank[reader]] : NULL;
-    if (device) PPL_TRY(o->device->event_wait(device, e->full_event[buffer], 0));
+    if (device) PPL_TRY(o->device->event_wait(device, e->full_event[buffer], task->stream));
     if (!e->reader_memory[reader]) return PPL_OK;
     size_t own = (size_t)(((e->flows ? step * e->uses : 0) + task->sequence) % e->plan->reader_buffers[reader]);
     char *to = (char *)e->reader_memory[reader] + own * e->stride;
     const char *from = e->memory + (size_t)buffer * e->stride;
-    if (device) PPL_TRY(o->device->copy(device, to, from, e->bytes, 0));
+    if (device) PPL_TRY(o->device->copy(device, to, from, e->bytes, task->stream));
     else memcpy(to, from, e->bytes);
     return local_release(self, task, reader, step);
 }
@@ -360,6 +361,7 @@ const ppl_link_ops ppl_link_local = {
     .name = "local",
     .receives_ahead = INT32_MAX,
     .copies = false,
+    .streams = true,
     .open = local_open,
     .close = local_close,
     .credit = local_credit,

@@ -385,6 +385,7 @@ const ppl_link_ops ppl_link_mpi = {
     .name = "mpi",
     .receives_ahead = LANDINGS,
     .copies = true,
+    .streams = false,
     .open = mpi_link_open,
     .close = mpi_link_close,
     .credit = mpi_link_credit,

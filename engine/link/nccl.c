@@ -6,11 +6,13 @@
 //   SEND     ready := event(compute); stream waits for it; ncclSend; done := event(stream)
 //   CREDIT   compute waits for done of the buffer's last send
 //   RECEIVE  before := event(compute); stream waits for it; ncclRecv; done := event(stream); compute waits for it
-// A receive's kernel holds processors while it waits, so it begins when the program before the one that reads has begun, and
-// not earlier: early_receive enqueues the part up to done there. NCCL has no tags: a communicator passes values in the
-// order in which both sides call. That is the reader's order; a SEND that comes before its turn is enqueued with the SEND whose
-// turn it is. Where that held up a credit, the plan's proof would have found a circle: there a credit waits for the receive
-// of its buffer's last value, and that receive for all before it in the reader's list.
+// A receive's kernel holds processors while it waits, so it begins when the program before the one that reads has begun,
+// and not earlier: early_receive enqueues the part up to done there. Behind a pair of actions that run beside one another
+// stream 0 has waited for stream 1, so that `before` on stream 0 stands behind whatever the buffer was read by. NCCL has no
+// tags: a communicator passes values in the order in which both sides call. That is the reader's order; a SEND that comes
+// before its turn is enqueued with the SEND whose turn it is. Where that held up a credit, the plan's proof would have
+// found a circle: there a credit waits for the receive of its buffer's last value, and that receive for all before it in
+// the reader's list.
 //
 // A rollback lets what was sent arrive: the reader takes it into its buffers, then both sides count from the step's begin.
 #include "link/nccl.h"
@@ -145,7 +147,7 @@ static ppl_status nccl_send(ppl_link *self, const ppl_task *task, int64_t step) 
     for (ppl_nccl_crossing *c = l->of[task->edge]; c; c = next_of_edge(l, c)) {
         int32_t at = c->order.position[task->sequence];
         int32_t buffer = place_of(l, c, true, step * c->order.uses + at);
-        PPL_TRY(l->options.device->event_record(c->send.device, c->ready[buffer], 0));
+        PPL_TRY(l->options.device->event_record(c->send.device, c->ready[buffer], task->stream));
         c->readied[at] = 1 + step;
         c->held[buffer]++;
         PPL_TRY(sends_pass(l, c));
@@ -159,7 +161,7 @@ static ppl_status nccl_credit(ppl_link *self, const ppl_task *task, int64_t step
     for (ppl_nccl_crossing *c = l->of[task->edge]; c && *done; c = next_of_edge(l, c)) {
         int32_t buffer = place_of(l, c, true, step * c->order.uses + c->order.position[task->sequence]);
         *done = c->held[buffer] == 0;
-        if (*done) PPL_TRY(l->options.device->event_wait(c->send.device, c->send.done[buffer], 0));
+        if (*done) PPL_TRY(l->options.device->event_wait(c->send.device, c->send.done[buffer], task->stream));
     }
     return PPL_OK;
 }
@@ -187,7 +189,8 @@ static ppl_status nccl_receive(ppl_link *self, const ppl_task *task, int32_t rea
     int64_t n = step * c->order.uses + c->order.position[task->sequence];
     PPL_TRY(receive_begin(l, c, n));
     *done = true;
-    return l->options.device->event_wait(c->receive.device, c->receive.done[place_of(l, c, false, n)], 0);
+    void *there = c->receive.done[place_of(l, c, false, n)];
+    return l->options.device->event_wait(c->receive.device, there, task->stream);
 }
 
 static ppl_nccl_unit *unit_led(const ppl_nccl *l, int32_t rank) {
@@ -317,6 +320,7 @@ const ppl_link_ops ppl_link_nccl = {
     .receives_ahead = 1,
     .copies = true,
     .early = true,
+    .streams = true,
     .open = nccl_open,
     .close = nccl_close,
     .credit = nccl_credit,

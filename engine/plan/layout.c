@@ -167,7 +167,7 @@ int64_t ppl_plan_memory(const ppl_plan *p, int32_t rank, int32_t kind) {
     size_t sum = 0;
     if (kind == PPL_MEM_PARAMETERS) return (int64_t)parameter_bytes(p, rank);
     if (kind == PPL_MEM_GRADIENTS) return (int64_t)r->grad_bytes;
-    if (kind == PPL_MEM_WORKSPACE) return (int64_t)r->work_bytes;
+    if (kind == PPL_MEM_WORKSPACE) return r->streams * (int64_t)r->work_bytes;
     for (int32_t c = 0; c < r->n_stages; c++) {
         const ppl_stage_layout *l = &p->layout[r->stages[c]];
         if (kind == PPL_MEM_ACTIVATIONS) sum += (size_t)l->slots * l->slot_bytes;

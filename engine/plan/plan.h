@@ -57,7 +57,8 @@ typedef struct ppl_rank_plan {
     int32_t peak_live; // stage-microbatches between F and the end of W (or B)
     int32_t *stages;   // owned, ascending: chunk -> stage
     int32_t n_stages;
-    size_t work_bytes, grad_bytes; // of this rank
+    size_t work_bytes, grad_bytes; // of this rank; a workspace of its own for each stream
+    int32_t streams;               // 1; 2: there are tasks on stream 1
     int32_t *params;               // indexes of parameters with a copy here, ascending
     int32_t n_params;
     int64_t ahead; // tasks[0 .. ahead) run within the step before, where there is one
@@ -73,6 +74,7 @@ typedef struct ppl_plan_options {
     bool copy_links;    // links copy (NCCL, MPI) instead of handing over pointers
     bool receive_early; // readers' own buffers are free an action before a receive, which may begin that early
     bool least_buffers; // edges get no more buffers than the order needs, so that producers wait for readers: for tests
+    int32_t streams; // that run at once on a rank's device; below 2: actions that may overlap run one after the other
     bool validate;      // clip after: puts a VALIDATE behind each rank's forward_tasks
     int32_t processes;  // that share the ranks, at most as many as those; 0: one. Between processes links copy
     size_t memory_limit; // bytes a rank; 0 none: exceeded is an error that says what it would take

@@ -55,6 +55,12 @@ int32_t ppl_plan_edge_rank(const ppl_plan *p, int32_t edge) {
     return p->stage_rank[p->stages->edges[edge].src];
 }
 
+// Of two actions that may overlap.
+static bool is_second(const ppl_plan *p, int32_t rank, const ppl_task *t) {
+    const ppl_action *a = t->action > 0 ? &p->actions->rank[rank].actions[t->action] : NULL;
+    return a && a->overlap && a[-1].overlap == a->overlap;
+}
+
 void ppl_task_print(const ppl_plan *p, int32_t rank, int64_t at, char *text) {
     enum { BYTES = 128 };
     const ppl_rank_plan *r = rank_of(p, rank);
@@ -82,7 +88,7 @@ void ppl_task_print(const ppl_plan *p, int32_t rank, int64_t at, char *text) {
                      t->slot);
         if (t->pending >= 0) n += snprintf(text + n, BYTES - (size_t)n, " pending %d", t->pending);
         if (ppl_plan_flows(p)) n += snprintf(text + n, BYTES - (size_t)n, " version %d", t->version);
-        if (t->stream) n += snprintf(text + n, BYTES - (size_t)n, " beside");
+        if (is_second(p, rank, t)) n += snprintf(text + n, BYTES - (size_t)n, " beside");
         if (at < r->ahead) snprintf(text + n, BYTES - (size_t)n, " ahead");
         return;
     case PPL_TASK_UPDATE:

@@ -8,7 +8,7 @@ typedef struct writer {
     ppl_rank_plan *rank;
     int32_t of;     // the rank
     int32_t action; // position of the action being turned into tasks
-    bool second;    // it may run beside the action before it
+    int8_t stream;  // on which its tasks run
 } writer;
 
 // In which order a stage's microbatches pass a phase, by the schedule; W's is ascending, by the check.
@@ -50,6 +50,7 @@ static ppl_status set_edge_orders(ppl_build *b) {
 static ppl_task *put(writer *w, int32_t kind, int32_t stage, int32_t microbatch) {
     ppl_task *t = &w->rank->tasks[w->rank->count++];
     *t = (ppl_task){.kind = (int8_t)kind,
+                    .stream = w->stream,
                     .slot = -1,
                     .pending = -1,
                     .buffer = -1,
@@ -90,7 +91,6 @@ static void put_program(writer *w, int32_t kind, const ppl_action *a, int32_t sl
     t->slot = (int16_t)slot;
     t->pending = (int16_t)pending;
     t->version = version_of(w, a);
-    t->stream = w->second;
     for (int32_t f = from; f <= to; f++) put_ends(w, PPL_TASK_SEND, &ends->send[f], a->stage, a->microbatch);
     for (int32_t f = from; f <= to; f++) put_ends(w, PPL_TASK_RELEASE, &ends->release[f], a->stage, a->microbatch);
 }
@@ -112,6 +112,7 @@ static ppl_status put_flowing(writer *w, const ppl_action *a) {
     int32_t slot = w->b->order[PPL_PHASE_F][a->stage][a->microbatch] % l->slots;
     int32_t pending = w->b->order[PPL_PHASE_I][a->stage][a->microbatch] % l->pendings;
     put_program(w, task[a->kind], a, slot, a->kind == PPL_F ? -1 : pending);
+    w->stream = 0;
     if (w->b->plan->weights == PPL_WEIGHTS_STASH && (a->kind == PPL_B || a->kind == PPL_W))
         put(w, PPL_TASK_UPDATE, a->stage, a->microbatch)->version = a->microbatch;
     return PPL_OK;
@@ -150,6 +151,7 @@ static void put_update(writer *w) {
     const ppl_rank_plan *r = w->rank;
     const ppl_rank_actions *list = &w->b->schedule->rank[w->of];
     w->action = -1;
+    w->stream = 0;
     for (int32_t i = 0; i < r->n_stages; i++)
         put_ends(w, PPL_TASK_SEND, &w->b->ends[r->stages[i]].tied_send, r->stages[i], 0);
     for (int32_t i = 0; i < r->n_stages; i++)
@@ -205,17 +207,42 @@ static ppl_status find_stages(ppl_build *b) {
     return PPL_OK;
 }
 
+// Whether the second of two actions that may overlap needs nothing of what the first gives or frees. Behind a forward, a
+// backward of another microbatch never does: what it reads is there, and the forward has been given other places. Behind a
+// backward, a forward of the same stage may have its slot, and one whose value the backward's stage reads its buffer.
+static bool runs_beside(const writer *w, const ppl_action *first, const ppl_action *second) {
+    const ppl_stages *stages = w->b->stages;
+    if (first->microbatch == second->microbatch) return false;
+    if (first->kind == PPL_F) return true;
+    if (first->stage == second->stage || w->b->flow) return false;
+    for (int32_t i = 0; i < stages->n_edges; i++) {
+        const ppl_edge *e = &stages->edges[i];
+        for (int32_t k = 0; e->kind == PPL_F && e->src == second->stage && k < e->n_readers; k++)
+            if (e->readers[k].stage == first->stage) return false;
+    }
+    return true;
+}
+
+static int8_t stream_of(const writer *w, const ppl_rank_actions *list, size_t at) {
+    const ppl_action *a = &list->actions[at];
+    const ppl_plan_options *o = &w->b->plan->options;
+    bool second = at > 0 && a->overlap && a[-1].overlap == a->overlap;
+    return second && o->streams > 1 && !o->forward_only && runs_beside(w, a - 1, a);
+}
+
 static ppl_status write_rank(ppl_build *b, int32_t rank, ppl_slots *slots) {
     writer w = {.b = b, .rank = &b->plan->rank[rank], .of = rank};
     const ppl_rank_actions *list = &b->schedule->rank[rank];
     size_t room = (size_t)count_tasks(b, rank) + (b->plan->options.validate ? 1 : 0);
+    w.rank->streams = 1;
     w.rank->tasks = ppl_arena_get(&b->plan->arena, room * sizeof *w.rank->tasks);
     if (!w.rank->tasks) return PPL_ERR_MEMORY;
     for (size_t at = 0; at < list->count; at++) {
         const ppl_action *a = &list->actions[at];
         w.action = (int32_t)at;
         if (b->flow) b->flow[rank].begins[at] = w.rank->count;
-        w.second = at > 0 && a->overlap && list->actions[at - 1].overlap == a->overlap;
+        w.stream = stream_of(&w, list, at);
+        if (w.stream) w.rank->streams = 2;
         PPL_TRY(put_action(&w, slots, a));
     }
     if (b->flow) b->flow[rank].begins[list->count] = w.rank->count;

@@ -73,27 +73,32 @@ static void add_cause(ppl_text *x, const ppl_plan *p, const ppl_task *task) {
     else ppl_text_add(x, ",\"cause\":\"waits for %s from rank %d\"", value, peer);
 }
 
-static void add_slice(ppl_text *x, const ppl_trace *t, int32_t rank, const char *name, const char *group, int64_t begin,
-                      int64_t end) {
-    ppl_text_add(x, ",\n{\"ph\":\"X\",\"pid\":0,\"tid\":%d,\"name\":\"%s\",\"cat\":\"%s\"", rank, name, group);
+// Slices of a track lie inside one another or apart: what runs beside something else has a track of its own.
+static int32_t track_of(const ppl_trace *t, int32_t rank, const ppl_task *task) {
+    return task->stream ? t->plan->ranks + rank : rank;
+}
+
+static void add_slice(ppl_text *x, const ppl_trace *t, int32_t track, const char *name, const char *group,
+                      int64_t begin, int64_t end) {
+    ppl_text_add(x, ",\n{\"ph\":\"X\",\"pid\":0,\"tid\":%d,\"name\":\"%s\",\"cat\":\"%s\"", track, name, group);
     add_time(x, "ts", begin - t->origin);
     add_time(x, "dur", end - begin);
 }
 
 // The parts of a task that has two: a B's I and W, a NORM's wait for the other ranks. They lie inside its slice.
-static void add_parts(ppl_text *x, const ppl_trace *t, int32_t rank, const ppl_task *task, const ppl_span *s) {
+static void add_parts(ppl_text *x, const ppl_trace *t, int32_t track, const ppl_task *task, const ppl_span *s) {
     if (!s->middle || s->middle < s->begin || s->middle > s->end) return;
     char name[64];
     if (task->kind == PPL_TASK_B) {
         snprintf(name, sizeof name, "%dI%d", task->stage, task->microbatch);
-        add_slice(x, t, rank, name, "I", s->begin, s->middle);
+        add_slice(x, t, track, name, "I", s->begin, s->middle);
         ppl_text_add(x, "}");
         snprintf(name, sizeof name, "%dW%d", task->stage, task->microbatch);
-        add_slice(x, t, rank, name, "W", s->middle, s->end);
+        add_slice(x, t, track, name, "W", s->middle, s->end);
         ppl_text_add(x, "}");
     }
     if (task->kind == PPL_TASK_NORM) {
-        add_slice(x, t, rank, "wait for norms", "wait", s->middle, s->end);
+        add_slice(x, t, track, "wait for norms", "wait", s->middle, s->end);
         ppl_text_add(x, ",\"args\":{\"cause\":\"waits for the gradient norms of all ranks\"}}");
     }
 }
@@ -102,13 +107,13 @@ static void add_task(ppl_text *x, const ppl_trace *t, int32_t rank, int64_t step
                      const ppl_span *s) {
     char name[64];
     task_name(t->plan, task, name);
-    add_slice(x, t, rank, name, task_group[task->kind], s->begin, s->end);
+    add_slice(x, t, track_of(t, rank, task), name, task_group[task->kind], s->begin, s->end);
     ppl_text_add(x, ",\"args\":{\"step\":%lld", (long long)step);
     if (task->stage >= 0) ppl_text_add(x, ",\"stage\":%d", task->stage);
     if (task->edge >= 0) ppl_text_add(x, ",\"edge\":%d,\"peer\":%d", task->edge, ppl_trace_peer(t->plan, task));
     add_cause(x, t->plan, task);
     ppl_text_add(x, "}}");
-    add_parts(x, t, rank, task, s);
+    add_parts(x, t, track_of(t, rank, task), task, s);
 }
 
 // The number that both ends of an arrow carry, from step, edge, microbatch and reader. Perfetto takes numbers alone.
@@ -125,7 +130,7 @@ static void add_arrow(ppl_text *x, const ppl_trace *t, int32_t rank, int64_t ste
                       const ppl_span *s) {
     bool from = task->kind == PPL_TASK_SEND;
     ppl_text_add(x, ",\n{\"ph\":\"%s\",\"pid\":0,\"tid\":%d,\"name\":\"value\",\"cat\":\"link\",\"id\":%lld",
-                 from ? "s" : "f\",\"bp\":\"e", rank, (long long)arrow_id(t, step, task, reader));
+                 from ? "s" : "f\",\"bp\":\"e", track_of(t, rank, task), (long long)arrow_id(t, step, task, reader));
     add_time(x, "ts", (from || s->end == s->begin ? s->begin : s->end - 1) - t->origin);
     ppl_text_add(x, "}");
 }
@@ -180,6 +185,13 @@ static void add_rank(ppl_text *x, const ppl_trace *t, int32_t rank) {
                  "\"}},\n{\"ph\":\"M\",\"pid\":0,\"tid\":%d,\"name\":\"thread_sort_index\","
                  "\"args\":{\"sort_index\":%d}}",
                  rank, rank);
+    if (r->streams > 1)
+        ppl_text_add(x,
+                     ",\n{\"ph\":\"M\",\"pid\":0,\"tid\":%d,\"name\":\"thread_name\","
+                     "\"args\":{\"name\":\"rank %d, beside\"}}"
+                     ",\n{\"ph\":\"M\",\"pid\":0,\"tid\":%d,\"name\":\"thread_sort_index\","
+                     "\"args\":{\"sort_index\":%d}}",
+                     t->plan->ranks + rank, rank, t->plan->ranks + rank, rank);
 }
 
 typedef struct place { // one task of one step

@@ -41,6 +41,33 @@ static int64_t wait_of(const ppl_task *task, const ppl_span *s) {
     return 0;
 }
 
+static bool is_program(const ppl_task *t) {
+    return t->kind >= PPL_TASK_F && t->kind <= PPL_TASK_W;
+}
+
+// The program of the action that runs beside a task's own, on the other stream; -1 none.
+static int64_t beside_of(const ppl_rank_plan *r, int64_t at) {
+    const ppl_task *task = &r->tasks[at];
+    int32_t other = task->stream ? task->action - 1 : task->action + 1;
+    if (r->streams < 2 || task->action < 0) return -1;
+    for (int64_t i = at; i >= 0 && i < r->count; i += task->stream ? -1 : 1) {
+        const ppl_task *t = &r->tasks[i];
+        if (t->action == other && t->stream == task->stream) return -1;
+        if (t->action == other && is_program(t)) return i;
+        if (t->action >= 0 && t->action != other && t->action != task->action) return -1;
+    }
+    return -1;
+}
+
+// Nanoseconds of a task while which its rank was busy on the other stream.
+static int64_t shared_of(const ppl_rank_plan *r, const ppl_span *s, int64_t at) {
+    int64_t other = beside_of(r, at);
+    if (other < 0) return 0;
+    int64_t begin = s[at].begin > s[other].begin ? s[at].begin : s[other].begin;
+    int64_t end = s[at].end < s[other].end ? s[at].end : s[other].end;
+    return end > begin ? end - begin : 0;
+}
+
 // The first busy begin and the last end over all ranks. A rank that is done early waits for its next step long before that
 // step begins: waits do not count.
 static bool step_extent(const ppl_trace *t, int64_t step, int64_t *begin, int64_t *end) {
@@ -86,11 +113,14 @@ static void rank_step(const ppl_trace *t, int32_t rank, int64_t step, ppl_trace_
     int64_t busy = 0, first = -1, last = -1;
     for (int64_t at = 0; at < r->count; at++) {
         int64_t b = busy_of(&r->tasks[at], &s[at]), w = wait_of(&r->tasks[at], &s[at]);
+        int64_t shared = shared_of(r, s, at); // is busy once
         if (b > 0) {
-            if (first < 0) first = s[at].begin;
-            last = s[at].begin + b;
-            busy += b;
+            if (first < 0 || s[at].begin < first) first = s[at].begin;
+            if (s[at].begin + b > last) last = s[at].begin + b;
+            busy += r->tasks[at].stream ? b - shared : b;
         }
+        if (w > shared) w -= shared;
+        else if (shared) w = 0;
         sum->wait += (double)w * 1e-9;
         int32_t peer = ppl_trace_peer(t->plan, &r->tasks[at]);
         if (w > 0 && peer >= 0 && wait_for) wait_for[peer] += (double)w;

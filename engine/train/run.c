@@ -143,6 +143,7 @@ static ppl_status engine_compile(ppl_run *r, const ppl_schedule *s, ppl_run_engi
     ppl_plan_options options = {.copy_links = r->options.copy_links != 0 || nccl,
                                 .receive_early = nccl,
                                 .least_buffers = r->options.least_buffers != 0,
+                                .streams = r->device->flags & PPL_DEVICE_ASYNC && e->link->streams ? 2 : 1,
                                 .validate = r->options.optimizer.clip == PPL_CLIP_AFTER,
                                 .processes = ppl_world_processes_of(r->world)};
     PPL_TRY(ppl_plan_build(s, r->stages, &options, &e->plan));

@@ -4,12 +4,14 @@ emulation_tests := tests/cuda/test_kernels.c tests/cuda/test_runtime.c tests/cud
                    tests/cuda/test_layouts.c tests/cuda/test_processes.c
 # Tests of the engine's device over the emulation.
 cuda_slow := tests/cuda/test_device_kernels.c tests/cuda/test_device_train.c tests/cuda/test_train.c tests/cuda/test_flow.c \
-             tests/cuda/test_labels.c tests/cuda/test_links.c
+             tests/cuda/test_labels.c tests/cuda/test_links.c tests/cuda/test_overlap.c
 cuda_tests := tests/cuda/test_device.c tests/cuda/test_probe.c tests/cuda/test_measure.c $(cuda_slow)
 # Of the whole program over the emulation.
 cuda_scripts := tests/cuda/devices.sh tests/cuda/schedules.sh tests/cuda/delays.sh tests/cuda/mpi.sh \
                 tests/cuda/gpu_check.sh
 emulation_src := $(wildcard tests/cuda/emulation/*.cc)
+
+ldflags_test_overlap := -Wl,--wrap=ppl_cuda_program_run
 
 # What scripts/gpu_check runs, on a GPU (make CUDA=1 gpu_bins) and on the emulation.
 gpu_programs := tests/cuda/test_device_kernels.c tests/cuda/bench_gemm.c tests/cuda/bench_attention.c tests/cuda/check_nccl.c

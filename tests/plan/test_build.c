@@ -89,6 +89,58 @@ static void test_grid(void **state) {
                 }
 }
 
+static int32_t count_beside(const ppl_plan *p) {
+    int32_t n = 0;
+    for (int32_t r = 0; r < p->ranks; r++) {
+        bool any = false;
+        for (int64_t at = 0; at < p->rank[r].count; at++) {
+            const ppl_task *t = &p->rank[r].tasks[at];
+            any |= t->stream != 0;
+            n += t->stream && t->kind >= PPL_TASK_F && t->kind <= PPL_TASK_W;
+            if (t->kind == PPL_TASK_UPDATE || t->kind == PPL_TASK_NORM) assert_int_equal(t->stream, 0);
+        }
+        assert_int_equal(p->rank[r].streams, any ? 2 : 1);
+    }
+    return n;
+}
+
+// Pairs that may overlap, with each kind of weights: on two streams they hold in any order of their tasks, on one there are
+// none.
+static void test_beside(void **state) {
+    (void)state;
+    int32_t all[3] = {0};
+    for (int32_t o = 0; o < ORDERS; o++)
+        for (int32_t p = 1; p <= 5; p++)
+            for (int32_t m = 2; m <= 8; m += 2)
+                for (int32_t bits = 0; bits < 6; bits++) {
+                    if (o == ORDER_INTERLEAVED && m % p) continue;
+                    ppl_schedule *s = schedule_make((order)o, p, m, 2);
+                    ppl_stages *stages;
+                    ppl_plan *plan;
+                    schedule_pair(s, (uint32_t)(o + p * m + bits));
+                    ppl_schedule_set_weights(s, bits / 2);
+                    assert_int_equal(ppl_stages_chain(s->stages, &stages), PPL_OK);
+                    for (int32_t streams = 1; streams <= 2; streams++) {
+                        ppl_plan_options options = {.copy_links = bits & 1, .streams = streams};
+                        if (ppl_plan_build(s, stages, &options, &plan) != PPL_OK) {
+                            if (bits / 2 == PPL_WEIGHTS_STASH) break; // not every order fits
+                            fail_msg("%s p=%d m=%d: %s", order_name[o], p, m, ppl_error());
+                        }
+                        int32_t n = count_beside(plan);
+                        if (streams == 1) assert_int_equal(n, 0);
+                        else all[bits / 2] += n;
+                        for (uint64_t seed = 1; seed <= 3; seed++) {
+                            const char *bad = plan_replay(plan, 3, seed);
+                            if (bad) fail_msg("%s p=%d m=%d bits=%d: %s", order_name[o], p, m, bits, bad);
+                        }
+                        ppl_plan_close(plan);
+                    }
+                    ppl_stages_free(stages);
+                    ppl_schedule_close(s);
+                }
+    for (int32_t weights = 0; weights < 3; weights++) assert_in_range(all[weights], 100, 100000);
+}
+
 // A slot that was given back is taken again, also where more than a word of them was in use.
 static void test_slots(void **state) {
     (void)state;
@@ -116,6 +168,7 @@ static void test_slots(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_grid), cmocka_unit_test(test_slots)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_grid), cmocka_unit_test(test_beside),
+                                       cmocka_unit_test(test_slots)};
     return cmocka_run_group_tests_name("plan/build", tests, NULL, NULL);
 }

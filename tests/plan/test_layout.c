@@ -206,6 +206,24 @@ static void test_graphs(void **state) {
     ppl_graph_close(g);
 }
 
+// Actions that run beside one another, in any order of their tasks.
+static void test_beside(void **state) {
+    (void)state;
+    ppl_graph *g = make_graph(6);
+    for (int32_t o = 0; o < ORDERS; o++)
+        for (int32_t p = 1; p <= 4; p++)
+            for (int32_t m = 2; m <= 6; m++) {
+                if (o == ORDER_INTERLEAVED && m % p) continue;
+                ppl_schedule *s = schedule_make((order)o, p, m, 2);
+                schedule_pair(s, (uint32_t)(o + p * m));
+                for (int32_t bits = 0; bits < 4; bits++)
+                    check_one(g, s,
+                              &(ppl_plan_options){.copy_links = bits & 1, .validate = bits / 2 == 1, .streams = 2});
+                ppl_schedule_close(s);
+            }
+    ppl_graph_close(g);
+}
+
 static void test_memory(void **state) {
     (void)state;
     ppl_graph *g = make_graph(2);
@@ -246,6 +264,7 @@ static void test_memory(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_graphs), cmocka_unit_test(test_memory)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_graphs), cmocka_unit_test(test_beside),
+                                       cmocka_unit_test(test_memory)};
     return cmocka_run_group_tests_name("plan/layout", tests, NULL, NULL);
 }

@@ -18,6 +18,8 @@ typedef struct replay {
     buffer ***own;         // [edges][readers][reader_buffers]
     int64_t *at, *step;    // of the task that a rank is at
     int64_t *turn, *round; // [ranks]: how it came there, see ppl_plan_turn; round -1: what runs ahead of the first step
+    int64_t *second;       // [ranks]: tasks of the next action that have run beside the one that the rank is in
+    bool beside;           // some have
     watch *inside;
 } replay;
 
@@ -199,6 +201,7 @@ static void close_replay(replay *x) {
     free(x->step);
     free(x->turn);
     free(x->round);
+    free(x->second);
     watch_close(x->inside);
 }
 
@@ -211,6 +214,7 @@ static void open_replay(replay *x, const ppl_plan *p) {
     x->step = calloc((size_t)p->ranks, sizeof *x->step);
     x->turn = calloc((size_t)p->ranks, sizeof *x->turn);
     x->round = calloc((size_t)p->ranks, sizeof *x->round);
+    x->second = calloc((size_t)p->ranks, sizeof *x->second);
     x->inside = watch_open(p);
     for (int32_t r = 0; r < p->ranks; r++) x->round[r] = ppl_plan_ahead(p, r) ? -1 : 0;
     for (int32_t i = 0; i < p->stages->n_edges; i++) {
@@ -238,6 +242,42 @@ static bool find_task(replay *x, int32_t rank, int32_t steps) {
     return false;
 }
 
+static const ppl_task *task_at(const ppl_plan *p, int32_t rank, int64_t turn) {
+    return turn < p->rank[rank].count ? &p->rank[rank].tasks[ppl_plan_turn(p, rank, turn)] : NULL;
+}
+
+// Where the action begins that may run beside the one that the rank is in; -1: there is none.
+static int64_t find_second(const replay *x, int32_t rank) {
+    const ppl_task *first = task_at(x->p, rank, x->turn[rank]), *t;
+    if (first->stream || first->action < 0) return -1;
+    for (int64_t k = x->turn[rank] + 1; (t = task_at(x->p, rank, k)); k++) {
+        if (t->action == first->action || t->kind == PPL_TASK_VALIDATE) continue;
+        return t->action == first->action + 1 && t->stream ? k : -1;
+    }
+    return -1;
+}
+
+// The next task of that action instead, if it need not wait; false: it has none left, or waits.
+static bool run_second(replay *x, int32_t rank, const char **bad) {
+    int64_t begin = find_second(x, rank), at = x->at[rank];
+    const ppl_task *t = begin < 0 ? NULL : task_at(x->p, rank, begin + x->second[rank]);
+    if (!t || !t->stream || t->action != task_at(x->p, rank, begin)->action) return false;
+    bool done;
+    x->at[rank] = t - x->p->rank[rank].tasks;
+    *bad = run_task(x, rank, &done);
+    x->at[rank] = at;
+    if (done) x->second[rank]++, x->beside = true;
+    return done;
+}
+
+// Behind a task: what has run already is left out.
+static void next_turn(replay *x, int32_t rank) {
+    const ppl_task *was = task_at(x->p, rank, x->turn[rank]++), *t = task_at(x->p, rank, x->turn[rank]);
+    if (!t || !t->stream || was->stream) return;
+    x->turn[rank] += x->second[rank];
+    x->second[rank] = 0;
+}
+
 const char *plan_replay(const ppl_plan *p, int32_t steps, uint64_t seed) {
     replay x;
     open_replay(&x, p);
@@ -249,9 +289,12 @@ const char *plan_replay(const ppl_plan *p, int32_t steps, uint64_t seed) {
         int32_t rank = (int32_t)(bits[0] % (uint32_t)p->ranks);
         bool done = false;
         for (uint32_t burst = bits[1] % 8; !bad && find_task(&x, rank, steps); burst--) {
-            bad = run_task(&x, rank, &done);
-            if (!done || bad) break;
-            x.turn[rank]++;
+            done = (bits[2] >> burst & 1) && run_second(&x, rank, &bad);
+            if (!done) {
+                bad = run_task(&x, rank, &done);
+                if (!done || bad) break;
+                next_turn(&x, rank);
+            }
             if (!burst) break;
         }
         idle = done ? 0 : idle + 1;
@@ -259,7 +302,7 @@ const char *plan_replay(const ppl_plan *p, int32_t steps, uint64_t seed) {
     for (int32_t r = 0; !bad && r < p->ranks; r++)
         if (find_task(&x, r, steps))
             bad = watch_say("rank %d stops at task %lld of step %lld", r, (long long)x.at[r], (long long)x.step[r]);
-    if (!bad) bad = watch_end(x.inside);
+    if (!bad && !x.beside) bad = watch_end(x.inside); // else fewer may have been alive
     close_replay(&x);
     return bad;
 }

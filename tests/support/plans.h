@@ -5,7 +5,7 @@
 
 // Runs `steps` chained steps of all lists, picking at random which rank does its next task, and looks at every program: the
 // edges it reads hold the right microbatch of the right step, in the producer's buffer or in its own, and none that it
-// writes is still to be read. NULL when all end well; else what was wrong, valid until the next call.
+// writes is still to be read. Tasks of stream 1 run in any order with those of the action beside them. NULL when all end well; else what was wrong, valid until the next call.
 const char *plan_replay(const ppl_plan *p, int32_t steps, uint64_t seed);
 
 #endif

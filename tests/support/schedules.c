@@ -118,6 +118,18 @@ ppl_schedule *schedule_from(int32_t ranks, int32_t stages, const int32_t *stage_
     return s;
 }
 
+void schedule_pair(ppl_schedule *s, uint32_t seed) {
+    int32_t groups = 0;
+    for (int32_t r = 0; r < s->ranks; r++) {
+        ppl_action *a = s->rank[r].actions;
+        for (size_t i = 1; i < s->rank[r].count; i++) {
+            seed = seed * 1664525 + 1013904223;
+            if ((a[i].kind == PPL_F) == (a[i - 1].kind == PPL_F) || a[i - 1].overlap || seed >> 31) continue;
+            a[i].overlap = a[i - 1].overlap = ++groups;
+        }
+    }
+}
+
 bool schedule_equal(const ppl_schedule *a, const ppl_schedule *b) {
     if (a->ranks != b->ranks || a->stages != b->stages || a->microbatches != b->microbatches) return false;
     for (int32_t k = 0; k < a->stages; k++)

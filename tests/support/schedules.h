@@ -20,6 +20,8 @@ ppl_schedule *schedule_make(order o, int32_t p, int32_t m, int32_t chunks);
 // rows[rank]: "0F0 0B0 ..."; "(0F1;0B0)" overlaps. stages and microbatches as given; stage_rank NULL: stage s on rank s.
 ppl_schedule *schedule_from(int32_t ranks, int32_t stages, const int32_t *stage_rank, int32_t microbatches,
                             const char *const *rows);
+// Says that neighbours, a forward and a backward, may overlap: of those that could, about half.
+void schedule_pair(ppl_schedule *s, uint32_t seed);
 bool schedule_equal(const ppl_schedule *a, const ppl_schedule *b); // all but the name
 
 #endif
