@@ -209,7 +209,7 @@ typedef enum ppl_task_kind {
  * those of step 0; step t goes round by its microbatches: (slot + t * microbatches) % slots. */
 typedef struct ppl_task {
     int8_t kind;   /* ppl_task_kind */
-    int8_t stream; /* 0; 1: of an action that runs beside the one before it (overlap), on a second stream of the device */
+    int8_t stream; /* 0; 1: of an action that runs beside the one before it, on the device's second stream (overlap) */
     int16_t
         slot; /* activation slot of (stage, microbatch): F, B, I, W; which of the edge's readers this is: RECEIVE, RELEASE */
     int16_t pending; /* slot of what I keeps for W: B, I, W */

@@ -74,9 +74,9 @@ typedef struct ppl_plan_options {
     bool copy_links;    // links copy (NCCL, MPI) instead of handing over pointers
     bool receive_early; // readers' own buffers are free an action before a receive, which may begin that early
     bool least_buffers; // edges get no more buffers than the order needs, so that producers wait for readers: for tests
-    int32_t streams; // that run at once on a rank's device; below 2: actions that may overlap run one after the other
-    bool validate;      // clip after: puts a VALIDATE behind each rank's forward_tasks
-    int32_t processes;  // that share the ranks, at most as many as those; 0: one. Between processes links copy
+    int32_t streams;   // that run at once on a rank's device; below 2: actions that may overlap run one after the other
+    bool validate;     // clip after: puts a VALIDATE behind each rank's forward_tasks
+    int32_t processes; // that share the ranks, at most as many as those; 0: one. Between processes links copy
     size_t memory_limit; // bytes a rank; 0 none: exceeded is an error that says what it would take
 } ppl_plan_options;
 

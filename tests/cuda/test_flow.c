@@ -45,7 +45,7 @@ static void check_case(const test_case *c, const int32_t *calls, int32_t n) {
 static void test_sequential(void **state) {
     (void)state;
     static const int32_t once[] = {3}, pieces[] = {2, 1};
-    for (int32_t k = full() ? 0 : 3; k < 5; k++) {
+    for (int32_t k = full() ? 0 : 4; k < 5; k++) {
         test_case c = usual;
         start((uint64_t)k);
         c.weights = k % 2 ? PPL_WEIGHTS_2BW : PPL_WEIGHTS_STASH;
