@@ -128,7 +128,7 @@ ppl_status ppl_graph_print(const ppl_graph *g, char *text, size_t size, size_t *
 /* ---- tensors: the same operators at once, for prompt, data and tests --------------------------------------------- */
 
 typedef struct ppl_tensor ppl_tensor;
-/* device: "cpu" or "reference". data NULL: zeros; else it holds the elements in the layout of host_dtype (F32, F64 or I32), copied. */
+/* device: "cpu", "cuda" or "reference". data NULL: zeros; else it holds the elements in the layout of host_dtype (F32, F64 or I32), copied. */
 ppl_status ppl_tensor_open(const char *device, const ppl_type *type, const void *data, int32_t host_dtype,
                            ppl_tensor **out);
 void ppl_tensor_close(ppl_tensor *t);

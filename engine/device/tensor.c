@@ -1,6 +1,6 @@
 // tensor.c - eager tensors: an operator applied at once, for the prompt, for data and for tests. Before it: a script.
-// After it: a program of one node on the tensors' device.
-#include "device/device.h"
+// After it: a program of one node on the tensors' device (eager.c).
+#include "device/eager.h"
 #include "base/memory.h"
 #include "ops/op.h"
 #include "train/store.h"
@@ -8,8 +8,9 @@
 
 struct ppl_tensor {
     const ppl_device_ops *ops;
+    ppl_eager *on;
     ppl_type type;
-    void *data; // host memory
+    void *data; // of the device
 };
 
 static ppl_status host_dtype_check(const char *where, int32_t dtype) {
@@ -42,31 +43,56 @@ static ppl_status tensor_make(const ppl_device_ops *ops, const ppl_type *type, p
     if (!t) return PPL_ERR_MEMORY;
     t->ops = ops;
     t->type = ppl_type_make(type->dtype, type->ndim, type->dim);
-    t->data = ppl_alloc(ppl_type_bytes(&t->type));
-    if (!t->data) {
-        ppl_free(t);
-        return PPL_ERR_MEMORY;
-    }
-    *out = t;
-    return PPL_OK;
+    ppl_status st = ppl_eager_open(ops, &t->on);
+    if (st == PPL_OK) st = ppl_eager_get(t->on, ppl_type_bytes(&t->type), &t->data);
+    if (st == PPL_OK) *out = t;
+    else ppl_tensor_close(t);
+    return st;
+}
+
+// ---- numbers between the host and a tensor ----
+
+static bool is_host(const ppl_tensor *t) {
+    return t->ops->flags & PPL_DEVICE_HOST;
+}
+
+// The tensor's bytes on the host: itself, or room for a copy that bytes_put takes over and gives back.
+static ppl_status bytes_get(const ppl_tensor *t, void **out) {
+    *out = is_host(t) ? t->data : ppl_alloc(ppl_type_bytes(&t->type));
+    return *out ? PPL_OK : PPL_ERR_MEMORY;
+}
+
+static ppl_status bytes_put(ppl_tensor *t, void *bytes) {
+    if (is_host(t)) return PPL_OK;
+    ppl_status st = ppl_eager_write(t->on, t->data, bytes, ppl_type_bytes(&t->type));
+    ppl_free(bytes);
+    return st;
+}
+
+static ppl_status numbers_put(ppl_tensor *t, const void *data, int32_t host_dtype) {
+    void *bytes;
+    PPL_TRY(bytes_get(t, &bytes));
+    ppl_convert(bytes, t->type.dtype, data, host_dtype, ppl_type_elements(&t->type));
+    return bytes_put(t, bytes);
 }
 
 ppl_status ppl_tensor_open(const char *device, const ppl_type *type, const void *data, int32_t host_dtype,
                            ppl_tensor **out) {
     const ppl_device_ops *ops;
     PPL_TRY(ppl_device_find(device, &ops));
-    if (!(ops->flags & PPL_DEVICE_HOST) || !(ops->flags & PPL_DEVICE_COMPUTES))
-        return ppl_fail(PPL_ERR_ARG, "tensor: device %s, want cpu or reference", ops->name);
+    if (!(ops->flags & PPL_DEVICE_COMPUTES))
+        return ppl_fail(PPL_ERR_ARG, "tensor: device %s, want cpu, cuda or reference", ops->name);
     if (data) PPL_TRY(host_dtype_check("tensor", host_dtype));
     PPL_TRY(tensor_make(ops, type, out));
-    ppl_tensor *t = *out;
-    if (data) ppl_convert(t->data, t->type.dtype, data, host_dtype, ppl_type_elements(&t->type));
-    return PPL_OK;
+    ppl_status st = data ? numbers_put(*out, data, host_dtype) : PPL_OK;
+    if (st != PPL_OK) ppl_tensor_close(*out);
+    return st;
 }
 
 void ppl_tensor_close(ppl_tensor *t) {
     if (!t) return;
-    ppl_free(t->data);
+    if (t->data) ppl_eager_free(t->on, t->data);
+    if (t->on) ppl_eager_close(t->on);
     ppl_free(t);
 }
 
@@ -76,8 +102,12 @@ void ppl_tensor_type(const ppl_tensor *t, ppl_type *out) {
 
 ppl_status ppl_tensor_read(const ppl_tensor *t, void *data, int32_t host_dtype) {
     PPL_TRY(host_dtype_check("tensor", host_dtype));
-    ppl_convert(data, host_dtype, t->data, t->type.dtype, ppl_type_elements(&t->type));
-    return PPL_OK;
+    void *bytes;
+    PPL_TRY(bytes_get(t, &bytes));
+    ppl_status st = is_host(t) ? PPL_OK : ppl_eager_read(t->on, bytes, t->data, ppl_type_bytes(&t->type));
+    if (st == PPL_OK) ppl_convert(data, host_dtype, bytes, t->type.dtype, ppl_type_elements(&t->type));
+    if (!is_host(t)) ppl_free(bytes);
+    return st;
 }
 
 // The node as the device sees it: types by the operator's shape rule.
@@ -108,29 +138,6 @@ static ppl_status node_make(int32_t op, ppl_tensor *const *in, int32_t inputs, c
     return def->infer(&types, spec->out, &spec->outputs);
 }
 
-// Runs one node as a program of its own.
-static ppl_status node_run(const ppl_device_ops *ops, const ppl_device_node *node, const ppl_call *call,
-                           const ppl_call_env *env) {
-    ppl_device *device = NULL;
-    ppl_device_program *program = NULL;
-    void *scratch = NULL;
-    ppl_program_needs needs;
-    // One thread: a team spins at every operator's barriers, which costs far more than it gives at this size.
-    ppl_device_options options = {.threads = 1, .fail_task = -1, .stall_task = -1};
-    ppl_status st;
-    PPL_GOTO(ops->open(&options, &device));
-    PPL_GOTO(ops->program_build(device, 0, PPL_PHASE_F, node, 1, &needs, &program));
-    PPL_GOTO(ops->memory_get(device, needs.scratch, &scratch));
-    ppl_program_run run = {.kind = PPL_PHASE_F, .calls = call, .scratch = scratch, .env = env};
-    PPL_GOTO(ops->program_run(device, program, &run));
-    st = ops->synchronize(device);
-fail:
-    if (scratch) ops->memory_free(device, scratch);
-    if (program) ops->program_free(device, program);
-    if (device) ops->close(device);
-    return st;
-}
-
 ppl_status ppl_tensor_apply(int32_t op, ppl_tensor *const *in, int32_t inputs, const ppl_attrs *attrs, int32_t training,
                             ppl_tensor **out) {
     ppl_device_node node;
@@ -145,8 +152,9 @@ ppl_status ppl_tensor_apply(int32_t op, ppl_tensor *const *in, int32_t inputs, c
         PPL_GOTO(tensor_make(ops, &node.spec.out[i], &made[i]));
         call.out[i] = made[i]->data;
     }
-    if (ppl_op_get(op)->flags & PPL_OP_ALIAS) memcpy(made[0]->data, in[0]->data, ppl_type_bytes(&made[0]->type));
-    else PPL_GOTO(node_run(ops, &node, &call, &env));
+    if (ppl_op_get(op)->flags & PPL_OP_ALIAS)
+        PPL_GOTO(ppl_eager_copy(made[0]->on, made[0]->data, in[0]->data, ppl_type_bytes(&made[0]->type)));
+    else PPL_GOTO(ppl_eager_run(in[0]->on, &node, &call, &env));
     for (int32_t i = 0; i < node.spec.outputs; i++) out[i] = made[i];
     return PPL_OK;
 fail:
@@ -161,13 +169,15 @@ ppl_status ppl_tensor_fill(ppl_tensor *t, const ppl_param_spec *spec, uint64_t s
     }
     int64_t n = ppl_type_elements(&t->type);
     if (t->type.dtype != PPL_BF16) {
-        ppl_init_fill(t->data, t->type.dtype, n, spec, seed, name);
-        return PPL_OK;
+        void *bytes;
+        PPL_TRY(bytes_get(t, &bytes));
+        ppl_init_fill(bytes, t->type.dtype, n, spec, seed, name);
+        return bytes_put(t, bytes);
     }
     float *master = ppl_alloc((size_t)n * sizeof *master); // a parameter's bf16 copy is rounded from its f32 master
     if (!master) return PPL_ERR_MEMORY;
     ppl_init_fill(master, PPL_F32, n, spec, seed, name);
-    ppl_convert(t->data, PPL_BF16, master, PPL_F32, n);
+    ppl_status st = numbers_put(t, master, PPL_F32);
     ppl_free(master);
-    return PPL_OK;
+    return st;
 }

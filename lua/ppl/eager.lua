@@ -104,7 +104,7 @@ local keys = check.set('dtype', 'device', 'training', 'shape')
 local function open(where, options, shape, host, host_dtype)
     check.keys(where, options, keys)
     local dtype = options.dtype or 'f32'
-    local device = check.name(where .. ': device', options.device, { 'cpu', 'reference' }, 'cpu')
+    local device = check.name(where .. ': device', options.device, { 'cpu', 'cuda', 'reference' }, 'cpu')
     local training = check.boolean(where .. ': training', options.training, false)
     shape = types.check_shape(where, shape)
     local out = capi.new('ppl_tensor *[1]')
@@ -113,7 +113,7 @@ local function open(where, options, shape, host, host_dtype)
 end
 
 -- ppl.tensor(data, options): nested lists, or a flat list with options.shape. options: dtype ('f32', 'bf16', 'f64',
--- 'i32'), device ('cpu', 'reference'), training (dropout drops), shape.
+-- 'i32'), device ('cpu', 'cuda', 'reference'), training (dropout drops), shape.
 function eager.tensor(data, options)
     options = options or {}
     local flat, dims = {}, {}

@@ -8,7 +8,7 @@ cuda_slow := tests/cuda/test_device_kernels.c tests/cuda/test_device_train.c tes
 cuda_tests := tests/cuda/test_device.c tests/cuda/test_probe.c tests/cuda/test_measure.c $(cuda_slow)
 # Of the whole program over the emulation.
 cuda_scripts := tests/cuda/devices.sh tests/cuda/schedules.sh tests/cuda/delays.sh tests/cuda/mpi.sh \
-                tests/cuda/gpu_check.sh
+                tests/cuda/gpu_check.sh tests/cuda/tensors.sh
 emulation_src := $(wildcard tests/cuda/emulation/*.cc)
 
 ldflags_test_overlap := -Wl,--wrap=ppl_cuda_program_run

@@ -1,8 +1,10 @@
--- tensor_test.lua - eager tensors: making, reading, operators and what they refuse, on the reference device and the CPU.
+-- tensor_test.lua - eager tensors: making, reading, operators and what they refuse, on the reference device, the CPU, and a GPU
+-- where there is one.
 local ppl = require 'ppl'
 local eager = require 'ppl.eager'
 
 local DEVICES = { 'reference', 'cpu' }
+if pcall(ppl.tensor, { 1 }, { device = 'cuda' }) then table.insert(DEVICES, 'cuda') end
 
 return function(T)
     T.case('tensor: printed numbers never touch', function()
@@ -106,13 +108,18 @@ return function(T)
         T.fails(function() return ppl.tensor { { 1, 2 }, { 3 } } end, 'dim 1 has 2 and 1')
         T.fails(function() return ppl.tensor { { 1 }, 2 } end, 'beside lists')
         T.fails(function() return ppl.tensor { 1, { 2 } } end, 'beside numbers')
-        T.fails(function() return ppl.tensor({ 1 }, { device = 'gpu' }) end, 'cpu, reference')
+        T.fails(function() return ppl.tensor({ 1 }, { device = 'gpu' }) end, 'cpu, cuda, reference')
         T.fails(function() return ppl.tensor({ 1 }, { dtype = 'f16' }) end, 'f32, bf16')
         T.fails(function() return x + ppl.tensor({ 1, 2 }, { device = 'cpu' }) end, 'input 1')
         x:close()
         x:close()
         T.fails(function() return x:numbers() end, 'is closed')
     end)
+    if #DEVICES == 2 then
+        T.case('tensor: a GPU that is not there says why', function()
+            T.fails(function() return ppl.tensor({ 1 }, { device = 'cuda' }) end, 'device cuda: ')
+        end)
+    end
     T.case('tensor: a scope frees what was made inside', function()
         local inner
         local n = eager.scope(function()
