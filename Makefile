@@ -11,16 +11,17 @@
 #   make cuda-test  the CUDA back end over an emulation of CUDA's libraries; needs the headers that nvcc brings, no GPU
 #
 # V=1 shows commands; SAN=address,undefined or SAN=thread builds with sanitizers; MPI=1 builds ./ppl for several processes
-# (mpirun -n 4 ./ppl train.lua). CUDA=1 builds with the cuda device, by nvcc (CUDA_HOME, or the one on the path);
-# CUDA=emulation by g++, over tests/cuda/emulation.
+# (mpirun -n 4 ./ppl train.lua). CUDA=1 builds with the cuda device, by nvcc (CUDA_HOME, or the one on the path), and with
+# CUDNN=1 its attention by cuDNN (CUDNN_HOME, or beside CUDA); CUDA=emulation by g++, over tests/cuda/emulation.
 CC ?= gcc
 SAN ?=
 MPI ?=
 CUDA ?=
+CUDNN ?=
 PREFIX ?= /usr/local
 DESTDIR ?=
 comma := ,
-CONFIG := $(if $(SAN),$(subst $(comma),+,$(SAN)),release)$(if $(CUDA),-$(if $(filter emulation,$(CUDA)),emulation,cuda))
+CONFIG := $(if $(SAN),$(subst $(comma),+,$(SAN)),release)$(if $(CUDA),-$(if $(filter emulation,$(CUDA)),emulation,cuda$(if $(CUDNN),+cudnn)))
 B := build/$(CONFIG)
 Q := $(if $(V),,@)
 
@@ -102,12 +103,12 @@ unit_bins: $(test_bins)
 unit: $(filter $(B)/tests/$(ONLY)%,$(test_bins))
 	$(Q)$(san_env) tests/run $(filter $(B)/tests/$(ONLY)%,$(test_bins))
 # With CUDA's headers the tests against the emulation run, and must pass; without, tests/cuda/skipped.sh says so.
-cuda_run := $(if $(filter %test,$(MAKECMDGOALS)),$(if $(shell scripts/cuda_include 2>/dev/null),found))
-cuda_programs = $(if $(cuda_run),$(foreach c,release address+undefined,$(patsubst %.c,build/$(c)-emulation/%,$(emulation_tests) $(cuda_tests))) $(cuda_scripts), \
-                  tests/cuda/skipped.sh)
+cuda_run := $(if $(filter %test %test-full,$(MAKECMDGOALS)),$(if $(shell scripts/cuda_include 2>/dev/null),found))
+cuda_programs = $(if $(cuda_run),$(foreach c,release address+undefined,$(patsubst %.c,build/$(c)-emulation/%,$(emulation_tests) $(cuda_tests))) $(cuda_scripts) \
+                  $(or $(cudnn_plans),tests/cuda/skipped.sh),tests/cuda/skipped.sh)
 # The slow ones take minutes with fibers under sanitizers: make cuda-test runs them all, make test the others.
 cuda_quick = $(filter-out $(cuda_slow:%.c=build/address+undefined-emulation/%),$(cuda_programs))
-cuda_bins: $(emulation_bins) $(cuda_tests:%.c=$(B)/%) $(if $(SAN),,$(B)/ppl $(B)/ppl-mpi gpu_bins)
+cuda_bins: $(emulation_bins) $(cuda_tests:%.c=$(B)/%) $(if $(SAN),,$(B)/ppl $(B)/ppl-mpi gpu_bins $(cudnn_plans))
 # What scripts/gpu_check runs: with CUDA=1 on a GPU, with CUDA=emulation without.
 gpu_bins: $(gpu_programs:%.c=$(B)/%) $(program)
 $(if $(emulation_lib),$(test_bins) $(benches:%.c=$(B)/%) $(B)/ppl $(B)/ppl-mpi: $(emulation_lib))
@@ -123,7 +124,7 @@ _test: _all unit_bins $(B)/ppl-mpi _cuda_built
 	  $(test_bins:build/release/%=build/address+undefined/%) $(test_bins:build/release/%=build/thread/%) \
 	  $(cuda_quick) $(wildcard tests/lua/run.lua) $(sort $(wildcard tests/e2e/*.sh))
 _test-full: _test
-	$(Q)PPL_TEST_FULL=1 TEST_SECONDS=14400 tests/run $(wildcard tests/lua/run.lua)
+	$(Q)PPL_TEST_FULL=1 TEST_SECONDS=14400 tests/run $(wildcard tests/lua/run.lua) $(cudnn_plans)
 
 bless: all
 	$(Q)PPL_BLESS=1 ./ppl tests/lua/run.lua

@@ -65,6 +65,11 @@ ppl_status ppl_gpu_get(int32_t index, ppl_gpu *out);
 ppl_status ppl_gpu_link_get(int32_t from, int32_t to, ppl_gpu_link *out);
 ppl_status ppl_gpu_versions_get(ppl_gpu_versions *out); /* what is known, whether or not there is a GPU */
 int32_t ppl_gpu_of_rank(int32_t rank, int32_t gpus);    /* which of so many GPUs a rank goes to */
+/* What serves attention on the cuda device, in words: cuDNN or the engine's own kernels. "" in a build without CUDA. */
+const char *ppl_gpu_attention(void);
+/* Where cuDNN should serve it and does not: one text with the reason for each shape of the programs built so far in this
+ * process. NULL behind the last. */
+const char *ppl_gpu_attention_exception(int32_t index);
 
 /* A way from this machine to others. */
 typedef struct ppl_network {

@@ -39,6 +39,15 @@ ppl_status ppl_cuda_link_measure(int32_t from, int32_t to, int32_t way, size_t b
     return ppl_gpu_count(&count);
 }
 
+const char *ppl_gpu_attention(void) {
+    return "";
+}
+
+const char *ppl_gpu_attention_exception(int32_t index) {
+    (void)index;
+    return NULL;
+}
+
 static ppl_status none_open(const ppl_device_options *options, ppl_device **out) {
     (void)options, (void)out;
     int32_t count;

@@ -39,5 +39,6 @@ int main(void) {
         {.name = "bf16", .test_func = test_kernels, .initial_state = &settings[3]},
 #endif
     };
+    setenv("PPL_CUDA_ATTENTION", "own", 0); // cuDNN's is test_cudnn.c's, and on a GPU gpu_check's
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

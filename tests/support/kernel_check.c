@@ -404,7 +404,9 @@ void ppl_kernel_check_run(const ppl_kernel_check *check) {
     failures = 0;
     ppl_device *shared = check->ops->flags & PPL_DEVICE_HOST ? NULL : device_open(check, 1);
     for (int i = 0; i < CASES; i++)
-        if (!check->only || strcmp(check->only, ppl_op_name(cases[i].op)) == 0) case_check(check, &cases[i], shared);
+        if ((!check->only || strcmp(check->only, ppl_op_name(cases[i].op)) == 0) &&
+            (!check->wants || check->wants(&cases[i])))
+            case_check(check, &cases[i], shared);
     if (shared) check->ops->close(shared);
     for (int32_t op = 0; op < PPL_OPS && getenv("PPL_TEST_VERBOSE"); op++)
         print_message("%-20s %.3f of what is allowed\n", ppl_op_name(op), worst[op]);

@@ -8,9 +8,10 @@
 typedef struct ppl_kernel_check {
     const ppl_device_ops *ops;
     int32_t dtype;
-    int32_t threads;      // from 1 to this many
-    bool multiplies_bf16; // attention rounds between its products, as bf16 hardware does
-    const char *only;     // an operator's name: its cases alone, and no check of coverage; NULL: all
+    int32_t threads;                  // from 1 to this many
+    bool multiplies_bf16;             // attention rounds between its products, as bf16 hardware does
+    const char *only;                 // an operator's name: its cases alone, and no check of coverage; NULL: all
+    bool (*wants)(const ppl_case *c); // of those; NULL: all
 } ppl_kernel_check;
 
 // Fails the test where a number is off, where bits differ from run to run, where something is written behind an output, and

@@ -1,6 +1,6 @@
 // cuda.h - the cuda device's host side: one rank's device, its memory, its programs, its products. Included by this folder's
 // C files alone; what kernels see is job.h. In reading order: probe.c, device.c, memory.c, program.c, label.c, kernels.c,
-// linear.c and matmul.c, gemm.c.
+// linear.c and matmul.c, gemm.c, attention_choice.c.
 #ifndef PPL_DEVICE_CUDA_CUDA_H
 #define PPL_DEVICE_CUDA_CUDA_H
 #include "base/memory.h"
@@ -80,6 +80,17 @@ typedef struct ppl_cuda_kernel {
 const ppl_cuda_kernel *ppl_cuda_kernel_of(int32_t op);
 extern const ppl_cuda_kernel ppl_cuda_linear, ppl_cuda_linear_dx, ppl_cuda_linear_dw, ppl_cuda_matmul;
 
+// ---- attention_choice.c: cuDNN, or the kernels of attention.cu and attention_grad.cu ----
+
+enum {                           // what PPL_CUDA_ATTENTION says
+    PPL_CUDA_ATTENTION_BOTH = 0, // nothing: cuDNN where it serves a shape
+    PPL_CUDA_ATTENTION_OWN,
+    PPL_CUDA_ATTENTION_CUDNN,
+    PPL_CUDA_ATTENTION_ANY_ORDER
+};
+ppl_status ppl_cuda_attention_open(ppl_cuda_device *d);
+extern const ppl_cuda_kernel ppl_cuda_attention_kernel;
+
 // ---- program.c ----
 
 typedef struct ppl_cuda_step { // a node of a program
@@ -115,9 +126,11 @@ struct ppl_cuda_device {
     ppl_cuda_arena arena;
     ppl_device_program *programs;
     ppl_cuda_table *tables;
-    ppl_cuda_fault *fault; // in memory of the host that the device writes too
-    const double *scale;   // what gradients are multiplied by in updates, on the device; NULL: each update says
-    double *partial;       // PPL_CUDA_PARTIALS and the sum, for square_sum
+    struct ppl_cudnn *cudnn; // NULL until a program has attention that it may serve
+    int32_t attention;       // PPL_CUDA_ATTENTION_...
+    ppl_cuda_fault *fault;   // in memory of the host that the device writes too
+    const double *scale;     // what gradients are multiplied by in updates, on the device; NULL: each update says
+    double *partial;         // PPL_CUDA_PARTIALS and the sum, for square_sum
 };
 
 static inline cudaStream_t ppl_cuda_stream(const ppl_cuda_device *d, int32_t stream) {

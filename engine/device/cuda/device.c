@@ -1,6 +1,7 @@
 // device.c - the cuda device's table: opening a GPU for a rank, copies, events, the optimizer. Calls enqueue on the device's
 // streams; what waits for them says so. Before it: the registry. After it: memory.c, program.c.
 #include "device/cuda/cuda.h"
+#include "device/cuda/cudnn.h"
 #include "device/cuda/update.h"
 #include "ppl.h"
 #include <inttypes.h>
@@ -25,6 +26,7 @@ static ppl_status streams_open(ppl_cuda_device *d) {
 static ppl_status device_fill(ppl_cuda_device *d) {
     void *p = NULL;
     PPL_TRY(ppl_cuda_usable(d->ordinal));
+    PPL_TRY(ppl_cuda_attention_open(d));
     PPL_TRY(streams_open(d));
     ppl_cuda_labels_open(d);
     PPL_TRY(ppl_cublas_check("cublasLtCreate", cublasLtCreate(&d->lt)));
@@ -48,6 +50,7 @@ static void cuda_close(ppl_device *self) {
             cudaStreamSynchronize(d->stream[i]);
             cudaStreamDestroy(d->stream[i]);
         }
+    ppl_cudnn_close(d->cudnn);
     ppl_free(d->more);
     if (d->fault) cudaFreeHost(d->fault);
     ppl_cuda_arena_clear(d);

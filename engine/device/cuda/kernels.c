@@ -1,5 +1,5 @@
 // kernels.c - which code of the cuda device serves an operator, and what it needs. Before it: program.c asks for each node.
-// After it: a launcher of a .cu file named as the operator, or linear.c and matmul.c.
+// After it: a launcher of a .cu file named as the operator, or linear.c, matmul.c and attention_choice.c.
 #include "device/cuda/cuda.h"
 #include "ops/op.h"
 
@@ -32,7 +32,6 @@ static const ppl_cuda_kernel kernels[PPL_OPS] = {
     [PPL_OP_ROPE] = PLAIN(rope),
     [PPL_OP_ACT] = PLAIN(act),
     [PPL_OP_SOFTMAX] = PLAIN(softmax),
-    [PPL_OP_ATTENTION] = PLAIN(attention),
     [PPL_OP_DROPOUT] = PLAIN(dropout),
     [PPL_OP_RESHAPE] = PLAIN(copy),
     [PPL_OP_TRANSPOSE] = PLAIN(transpose),
@@ -48,7 +47,6 @@ static const ppl_cuda_kernel kernels[PPL_OPS] = {
     [PPL_OP_RMSNORM_DX] = PLAIN(rmsnorm_dx),
     [PPL_OP_RMSNORM_DW] = WITH(rmsnorm_dw, scratch_norm_dw),
     [PPL_OP_SOFTMAX_GRAD] = PLAIN(softmax_grad),
-    [PPL_OP_ATTENTION_GRAD] = WITH(attention_grad, ppl_cuda_attention_grad_scratch),
     [PPL_OP_PAD] = PLAIN(pad),
     [PPL_OP_CROSS_ENTROPY_GRAD] = PLAIN(cross_entropy_grad),
     [PPL_OP_MSE_GRAD] = PLAIN(mse_grad),
@@ -61,6 +59,8 @@ const ppl_cuda_kernel *ppl_cuda_kernel_of(int32_t op) {
     case PPL_OP_LINEAR_DX: return &ppl_cuda_linear_dx;
     case PPL_OP_LINEAR_DW: return &ppl_cuda_linear_dw;
     case PPL_OP_MATMUL: return &ppl_cuda_matmul;
+    case PPL_OP_ATTENTION:
+    case PPL_OP_ATTENTION_GRAD: return &ppl_cuda_attention_kernel;
     default: return op >= 0 && op < PPL_OPS && kernels[op].launch ? &kernels[op] : NULL;
     }
 }

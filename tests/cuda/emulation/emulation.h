@@ -13,6 +13,7 @@
 //   PPL_EMU_WORKERS=2           threads that run streams' work
 //   PPL_EMU_HANG_MS=20000       nothing moved for so long while work waits: a hang
 //   PPL_EMU_NCCL=22304          what ncclGetVersion says
+//   PPL_EMU_CUDNN=91500         what cudnnGetVersion says
 //   PPL_EMU_FAULT=malloc:3      see emu_fail
 //   PPL_EMU_HOST=name           plays another host: two of them may have the same GPU in one communicator
 #ifndef EMULATION_H
@@ -31,6 +32,7 @@ typedef enum emu_fault {
     EMU_FAULT_LAUNCH,     // launch: a kernel dies while it runs: cudaErrorLaunchFailure from then on
     EMU_FAULT_REFUSED,    // refused: a launch fails at the call: cudaErrorLaunchOutOfResources
     EMU_FAULT_MATMUL,     // matmul: cublasLtMatmul says CUBLAS_STATUS_INTERNAL_ERROR
+    EMU_FAULT_ATTENTION,  // attention: cudnnBackendExecute says CUDNN_STATUS_EXECUTION_FAILED
     EMU_FAULT_INIT,       // init: a communicator cannot be made: ncclSystemError
     EMU_FAULT_NCCL,       // nccl: a send, receive or collective call says ncclInternalError
     EMU_FAULT_NCCL_ASYNC, // async: it is accepted, never ends, and its communicator's state becomes ncclSystemError
@@ -44,6 +46,7 @@ typedef struct emu_counts {
     uint64_t host_waits;        // calls that wait for the device, and asynchronous copies from or to pageable memory
     uint64_t launches, matmuls; // kernels, cuBLASLt products
     uint64_t copies, fills;     // of device memory
+    uint64_t attentions;        // cuDNN's plans
     uint64_t transfers;         // NCCL sends, receives, collectives
     uint64_t null_stream;       // work put into stream 0
 } emu_counts;
@@ -67,6 +70,7 @@ void emu_set_order(emu_order order);
 void emu_set_seed(uint64_t seed);
 void emu_set_hang_ms(int ms);
 void emu_set_nccl_version(int version); // what ncclGetVersion says; 0: the header's
+void emu_set_cudnn_version(int version);
 // The nth such call from now on fails, 1 the next; 0: none.
 void emu_fail(emu_fault what, uint64_t nth);
 

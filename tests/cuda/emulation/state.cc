@@ -14,7 +14,7 @@ __thread cudaError_t last_error;
 __thread bool in_host_function;
 void (*forget_communicators)();
 
-static const char *const fault_names[EMU_FAULT_KINDS] = {"malloc", "launch", "refused", "matmul",
+static const char *const fault_names[EMU_FAULT_KINDS] = {"malloc", "launch", "refused", "matmul", "attention",
                                                          "init",   "nccl",   "async",   "peer"};
 
 static uint64_t number_from(const char *name, uint64_t otherwise) {
@@ -35,6 +35,7 @@ static Settings settings_from_environment() {
     set.seed = number_from("PPL_EMU_SEED", 0);
     set.workers = static_cast<int>(number_from("PPL_EMU_WORKERS", 2));
     set.nccl_version = static_cast<int>(number_from("PPL_EMU_NCCL", 0));
+    set.cudnn_version = static_cast<int>(number_from("PPL_EMU_CUDNN", 0));
     set.hang_ms = static_cast<int>(number_from("PPL_EMU_HANG_MS", 20000));
     const char *order = getenv("PPL_EMU_ORDER"), *host = getenv("PPL_EMU_HOST"), *broken = getenv("PPL_EMU_FAULT");
     if (order) set.order = *order == 'g' ? Order::greedy : !strcmp(order, "reverse") ? Order::reverse : Order::ring;
@@ -340,6 +341,7 @@ SETTER(emu_set_peers, int, peers)
 SETTER(emu_set_memory, size_t, memory)
 SETTER(emu_set_hang_ms, int, hang_ms)
 SETTER(emu_set_nccl_version, int, nccl_version)
+SETTER(emu_set_cudnn_version, int, cudnn_version)
 #undef SETTER
 
 void emu_set_driver(int version) {

@@ -70,7 +70,7 @@ struct Settings {
     uint64_t seed = 0;
     int workers = 2;
     int hang_ms = 20000;
-    int nccl_version = 0; // 0: that of the header
+    int nccl_version = 0, cudnn_version = 0; // 0: that of the header
     std::string host;
     uint64_t fault[EMU_FAULT_KINDS] = {}; // calls to go until one fails; 0: none
 };
