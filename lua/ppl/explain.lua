@@ -1,5 +1,6 @@
 -- explain.lua - run:explain(): the lost time of a step by its causes, each the difference of two simulations that differ in one
 -- thing, and the change that would help most. Before: trainer_analysis.lua. After: costs.lua, events.lua.
+local capi = require 'ppl.capi'
 local check = require 'ppl.check'
 local costs_of = require 'ppl.costs'
 local events = require 'ppl.events'
@@ -141,6 +142,17 @@ local function split(self, costs, sims, iteration, ratio, why)
     return list, rows, why and 'small microbatches: not measured, ' .. why or nil
 end
 
+-- Which attention a GPU's own kernels serve though cuDNN was to, and why: the engine's words.
+local function add_attention(notes)
+    local text, i = capi.string(capi.lib.gpu_attention_exception(0)), 0
+    if text then notes[#notes + 1] = 'attention that cuDNN does not serve:' end
+    while text do
+        notes[#notes + 1] = '  ' .. text
+        i = i + 1
+        text = capi.string(capi.lib.gpu_attention_exception(i))
+    end
+end
+
 function explain.run(self, options)
     check.keys('explain', options, check.set('measure'))
     local measure = check.boolean('explain: measure', options.measure, true)
@@ -160,6 +172,7 @@ function explain.run(self, options)
         notes[#notes + 1] = ('  %d. %s (up to %s ms, %s of the step)'):format(i, advice[i].change, tables.ms(advice[i].gain),
             tables.percent(advice[i].gain / list[#list].seconds))
     end
+    add_attention(notes)
     local result = tables.new(columns, list, notes)
     result.advice = advice
     return result

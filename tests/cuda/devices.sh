@@ -81,6 +81,19 @@ script_links() { # of a training script, on the GPU that its ranks share
 }
 check 'links of a training script' script_links
 
+attention() { # who serves it: told, explained, refused
+    local tiny="--set model.layers=1 --set model.dim=24 --set model.heads=2 --set train.steps=2 --set train.batch=4 --set sample.tokens=1"
+    says 'attention: own kernels' PPL_CUDA_ATTENTION=own && says "PPL_CUDA_ATTENTION is 'x', want own, cudnn or" PPL_CUDA_ATTENTION=x || return 1
+    PPL_CUDA_ATTENTION=x "$ppl" scripts/train_gpt.lua --run "$here/d" --set device=cuda $tiny >"$here/out" 2>&1
+    [ $? = 1 ] && grep -q "PPL_CUDA_ATTENTION is 'x', want own" "$here/out" || { cat "$here/out"; return 1; }
+    scripts/cudnn_include >/dev/null 2>&1 || return 0
+    says 'attention: cuDNN 9.' || return 1
+    echo 'print(run:explain { measure = false })' |
+        "$ppl" -i scripts/train_gpt.lua --run "$here/e" --set device=cuda --set train.dtype=bf16 $tiny >"$here/out" 2>&1
+    grep -q '2 heads of 12: own kernels: cuDNN .* takes heads of a multiple of 8' "$here/out" || { cat "$here/out"; return 1; }
+}
+check 'attention: by cuDNN or own kernels, and why' attention
+
 trains() { # the same words from training; and on the CPU the same program trains
     local tiny="--set model.layers=1 --set model.dim=16 --set model.heads=1 --set train.steps=2 --set train.batch=4 --set sample.tokens=1"
     PPL_EMU_PROBE=35 "$ppl" scripts/train_gpt.lua --run "$here/a" --set device=cuda $tiny >"$here/out" 2>&1

@@ -94,13 +94,14 @@ end
 
 local function dotted(version) return version > 0 and ('%d.%d'):format(version / 1000, version % 1000 / 10) or nil end
 
--- Versions as texts, those that there are: driver, driver_cuda, runtime, nccl.
+-- Versions as texts, those that there are: driver, driver_cuda, runtime, nccl; and what serves attention.
 local function versions()
     local raw = capi.new('ppl_gpu_versions')
     capi.lib.gpu_versions_get(raw)
-    local driver, nccl = capi.string(raw.driver), raw.nccl
+    local driver, nccl, attention = capi.string(raw.driver), raw.nccl, capi.string(capi.lib.gpu_attention())
     return { driver = driver ~= '' and driver or nil, driver_cuda = dotted(raw.driver_cuda), runtime = dotted(raw.runtime),
-        nccl = nccl > 0 and ('%d.%d.%d'):format(nccl / 10000, nccl / 100 % 100, nccl % 100) or nil }
+        nccl = nccl > 0 and ('%d.%d.%d'):format(nccl / 10000, nccl / 100 % 100, nccl % 100) or nil,
+        attention = attention ~= '' and attention or nil }
 end
 
 local function versions_text(v)
@@ -128,6 +129,7 @@ end
 -- Why GPUs cannot be used, a line each; and that the CPU can.
 local function notes_of(gpus, why, v)
     local notes = { versions_text(v) }
+    if v.attention then notes[#notes + 1] = 'attention: ' .. v.attention end
     if why then notes[#notes + 1] = why end
     for _, gpu in ipairs(gpus) do notes[#notes + 1] = gpu.reason end
     if why then notes[#notes + 1] = 'This program trains on the CPU as it is.' end
