@@ -58,6 +58,8 @@ static const char *pass(ncclComm_t c, int fill) {
     char *back = malloc(BYTES), *want = malloc(BYTES);
     memset(want, fill, BYTES);
     CUDA(cudaMemcpy(from, want, BYTES, cudaMemcpyHostToDevice));
+    CUDA(cudaMemset(to, 0, BYTES));
+    CUDA(cudaDeviceSynchronize()); // the stream does not wait for the null stream
     NCCL(ncclGroupStart());
     NCCL(ncclSend(from, BYTES, ncclInt8, 0, c, stream));
     NCCL(ncclRecv(to, BYTES, ncclInt8, 0, c, stream));

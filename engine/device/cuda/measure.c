@@ -32,6 +32,12 @@ static void pair_close(ppl_cuda_pair *p) {
     cudaGetLastError();
 }
 
+// Work of the null stream, which the pair's streams do not wait for, is done.
+static ppl_status null_stream_await(const ppl_cuda_pair *p, int32_t side) {
+    PPL_TRY(on(p, side));
+    return ppl_cuda_check("cudaDeviceSynchronize", cudaDeviceSynchronize());
+}
+
 // Numbers without order, the same every time.
 static ppl_status pattern_send(ppl_cuda_pair *p) {
     uint32_t state = 1;
@@ -39,7 +45,9 @@ static ppl_status pattern_send(ppl_cuda_pair *p) {
     PPL_TRY(on(p, 1));
     PPL_TRY(ppl_cuda_check("cudaMemset", cudaMemset(p->buffer[1], 0, p->bytes)));
     PPL_TRY(on(p, 0));
-    return ppl_cuda_check("cudaMemcpy", cudaMemcpy(p->buffer[0], p->host, p->bytes, cudaMemcpyHostToDevice));
+    PPL_TRY(ppl_cuda_check("cudaMemcpy", cudaMemcpy(p->buffer[0], p->host, p->bytes, cudaMemcpyHostToDevice)));
+    PPL_TRY(null_stream_await(p, 0));
+    return null_stream_await(p, 1);
 }
 
 static ppl_status pattern_check(ppl_cuda_pair *p, const char *what) {

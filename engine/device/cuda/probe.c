@@ -111,12 +111,11 @@ ppl_status ppl_cuda_usable(int32_t ordinal) {
             "device cuda: GPU %d is in compute mode Prohibited, want Default, which who runs the machine sets "
             "(nvidia-smi -c DEFAULT)",
             ordinal);
-    cudaError_t e = cudaSetDevice(ordinal); // opens it
-    if (e == cudaSuccess) e = ppl_cuda_image();
-    if (e == cudaSuccess) return PPL_OK;
-    cudaGetLastError();
     char what[64];
-    snprintf(what, sizeof what, "GPU %d: %s", ordinal, "cudaSetDevice");
+    cudaError_t e = cudaSetDevice(ordinal); // opens it
+    snprintf(what, sizeof what, "GPU %d: %s", ordinal, e == cudaSuccess ? "a kernel's code" : "cudaSetDevice");
+    if (e == cudaSuccess) e = ppl_cuda_image();
+    if (e != cudaSuccess) cudaGetLastError(); // told here
     return ppl_cuda_check(what, e);
 }
 
