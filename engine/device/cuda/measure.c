@@ -19,10 +19,25 @@ static ppl_status side_open(ppl_cuda_pair *p, int32_t side) {
                           cudaEventCreateWithFlags(&p->ready[side], cudaEventDisableTiming));
 }
 
-static void pair_close(ppl_cuda_pair *p) {
+// Whether nothing is under way any more; what does not end is waited for a while, and then left to the process's end.
+static bool quiet(const ppl_cuda_pair *p) {
+    enum { GRACE = 5 }; // seconds
+    int64_t until = ppl_now() + (int64_t)GRACE * 1000000000;
     for (int32_t i = 0; i < 2; i++) {
+        while (p->stream[i] && cudaStreamQuery(p->stream[i]) == cudaErrorNotReady) {
+            if (ppl_now() > until) return false;
+            ppl_wait_until(ppl_now() + 100000, NULL);
+        }
+    }
+    return true;
+}
+
+// A buffer is of use to both sides: nothing goes before both are quiet.
+static void pair_close(ppl_cuda_pair *p) {
+    bool still = quiet(p);
+    for (int32_t i = 0; i < 2 && still; i++) {
         if (on(p, i) != PPL_OK) continue;
-        if (p->stream[i]) cudaStreamDestroy(p->stream[i]); // its work ends first
+        if (p->stream[i]) cudaStreamDestroy(p->stream[i]);
         if (p->buffer[i]) cudaFree(p->buffer[i]);
         if (p->ready[i]) cudaEventDestroy(p->ready[i]);
         if (i == 1 && p->timer[0]) cudaEventDestroy(p->timer[0]);
