@@ -38,7 +38,7 @@ isa_flags_avx512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf1
 
 # Warnings are errors; contraction is off because results must not depend on how a kernel was fused or cut.
 warnings := -Wall -Wextra -Werror -Wswitch-enum -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla
-CFLAGS ?= -O2 -g
+CFLAGS ?= -O2 $(if $(SAN),-g1,-g)
 cflags = -std=c11 -D_GNU_SOURCE -Iengine $(warnings) -ffp-contract=off -fno-math-errno -fno-trapping-math \
          -fno-omit-frame-pointer -fopenmp -pthread $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -DPPL_ARENA_MALLOC) \
          $(shell pkg-config --cflags luajit)

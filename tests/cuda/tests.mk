@@ -45,7 +45,7 @@ $(B)/%.o: %.cc
 $(B)/%.cu.o: %.cu
 	@echo "c++ $<"
 	@mkdir -p $(@D)
-	$(Q)$(CXX) $(cxxflags) $(CFLAGS) -MMD -c -o $@ -x c++ $<
+	$(Q)$(CXX) $(cxxflags) $(if $(SAN),-O1 -g1,$(CFLAGS)) -MMD -c -o $@ -x c++ $<
 cxxflags_product := -O3 -mavx2 -mfma
 $(patsubst %.c,$(B)/%.o,$(emulation_tests) $(filter-out $(gpu_programs),$(cuda_tests))): cflags += -Itests/cuda -isystem $(cuda_include)
 $(emulation_lib): $(emulation_src:%.cc=$(B)/%.o)
