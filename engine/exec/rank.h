@@ -146,7 +146,7 @@ typedef struct ppl_ahead {
     void **timer;               // [AHEAD][tasks][3]; NULL where tasks are not timed
     int64_t timers;             // that are open
     void *base[PPL_EXEC_AHEAD]; // timers: the tick's begin
-    int64_t seen;               // tasks whose end was seen, counted over all ticks: signs of life
+    atomic_llong seen;          // tasks whose end was seen, counted over all ticks: signs of life
     int64_t base_ns;            // ppl_now of the last base that was read
     int32_t base_at;            // its place; -1 none in this range
     bool *forks;                // [tasks]: an action begins that the next one runs beside; NULL: there is one stream

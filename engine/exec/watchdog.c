@@ -10,17 +10,39 @@ static bool is_waiting(const ppl_task *task, int32_t where) {
     return task->kind == PPL_TASK_CREDIT || task->kind == PPL_TASK_RECEIVE;
 }
 
+// The rank waits for its device, of which timers tell how far it is.
+static bool is_behind(const ppl_exec *e, int32_t rank) {
+    const ppl_rank *r = &e->rank[rank];
+    return atomic_load_explicit(&r->where, memory_order_relaxed) == PPL_AT_DEVICE && r->ahead && r->ahead->timer;
+}
+
+// The task that the rank is at, or that its device is at while the rank waits for it; tick: of its step.
+static int64_t at_of(const ppl_exec *e, int32_t rank, int64_t *tick) {
+    const ppl_rank *r = &e->rank[rank];
+    int64_t count = e->side[e->range_side].plan->rank[rank].count;
+    int64_t at = atomic_load_explicit(&r->at, memory_order_relaxed);
+    *tick = atomic_load_explicit(&r->tick, memory_order_relaxed);
+    if (!is_behind(e, rank)) return at;
+    int64_t seen = atomic_load_explicit(&r->ahead->seen, memory_order_relaxed);
+    if (seen > *tick * count + at) return at; // all of it is done
+    *tick = seen / count;
+    return seen % count;
+}
+
 static const ppl_task *task_of(const ppl_exec *e, int32_t rank) {
-    int64_t at = atomic_load_explicit(&e->rank[rank].at, memory_order_relaxed);
-    return &e->side[e->range_side].plan->rank[rank].tasks[at];
+    int64_t tick;
+    return &e->side[e->range_side].plan->rank[rank].tasks[at_of(e, rank, &tick)];
 }
 
 // The rank that another one waits for; -1: none, it works.
 static int32_t waits_for(const ppl_exec *e, int32_t rank) {
     int32_t where = atomic_load_explicit(&e->rank[rank].where, memory_order_relaxed), peer = -1;
-    if (where == PPL_AT_DEVICE || !is_waiting(task_of(e, rank), where)) return -1;
+    if (where == PPL_AT_DEVICE && !is_behind(e, rank)) return -1;
+    if (where == PPL_AT_DEVICE) where = PPL_AT_TASK;
+    if (!is_waiting(task_of(e, rank), where)) return -1;
     if (where == PPL_AT_TASK) {
-        int64_t tick = atomic_load_explicit(&e->rank[rank].tick, memory_order_relaxed);
+        int64_t tick;
+        at_of(e, rank, &tick);
         e->options.link->waits_for(e->side[e->range_side].link, task_of(e, rank), tick, &peer);
         return peer;
     }
@@ -45,14 +67,17 @@ static int describe(const ppl_exec *e, int32_t rank, char *text, size_t room) {
                                         [PPL_AT_DEVICE] = ", for its device"};
     const ppl_rank *r = &e->rank[rank];
     int32_t where = atomic_load_explicit(&r->where, memory_order_relaxed);
+    int64_t tick = atomic_load_explicit(&r->tick, memory_order_relaxed);
     char task[160] = "";
     if (where != PPL_AT_REST && where != PPL_AT_WINDOW) {
         task[0] = ' ';
-        int64_t at = atomic_load_explicit(&r->at, memory_order_relaxed);
-        ppl_task_print(e->side[e->range_side].plan, rank, at, task + 1);
+        ppl_task_print(e->side[e->range_side].plan, rank, at_of(e, rank, &tick), task + 1);
     }
-    return snprintf(text, room, "rank %d at step %lld,%s%s%s", rank,
-                    (long long)atomic_load_explicit(&r->step, memory_order_relaxed), task,
+    int64_t step = atomic_load_explicit(&r->step, memory_order_relaxed);
+    step -= atomic_load_explicit(&r->tick, memory_order_relaxed) - tick;
+    if (is_behind(e, rank))
+        return snprintf(text, room, "rank %d, whose device is at step %lld,%s", rank, (long long)step, task);
+    return snprintf(text, room, "rank %d at step %lld,%s%s%s", rank, (long long)step, task,
                     where == PPL_AT_REST || where == PPL_AT_WINDOW ? " " : "", waits[where]);
 }
 

@@ -293,7 +293,7 @@ static void test_stall(void **state) {
     test_open(&c, &t);
     assert_int_equal(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
     assert_int_equal(cudaLaunchHostFunc(stream, hold, &flag), cudaSuccess);
-    test_refused(ppl_run_steps(t.run, 2, &done), PPL_ERR_STALL, "for its device");
+    test_refused(ppl_run_steps(t.run, 2, &done), PPL_ERR_STALL, "whose device is at step 0, ");
     atomic_store(&flag, true);
     test_trainer_close(&t);
     cudaStreamDestroy(stream);
