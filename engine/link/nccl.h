@@ -12,7 +12,6 @@
 #include <nccl.h>
 
 enum {
-    PPL_NCCL_LEAST = 21900,   // version: what this file relies on came with 2.19
     PPL_NCCL_CTAS = 8,        // blocks of a transfer's kernel, which hold processors while it waits: at most
     PPL_NCCL_CTAS_ALL = 64,   // of all that a unit may have underway
     PPL_NCCL_POLL_NS = 200000 // between two looks while communicators are made

@@ -7,6 +7,7 @@
 // and none of them waits inside of NCCL: progress is looked for until a deadline.
 #include "link/nccl.h"
 #include "base/clock.h"
+#include "device/cuda/errors.h"
 #include "world/world.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -108,13 +109,8 @@ ppl_status ppl_nccl_units(ppl_nccl *l) {
 // ---- communicators ----
 
 static ppl_status check_surroundings(void) {
-    int version = 0;
     const char *blocking = getenv("CUDA_LAUNCH_BLOCKING"), *order = getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
-    ncclResult_t result = ncclGetVersion(&version);
-    if (result != ncclSuccess) return ppl_nccl_fail(NULL, result, "ncclGetVersion");
-    if (version < PPL_NCCL_LEAST)
-        return ppl_fail(PPL_ERR_DEVICE, "nccl: the library is version %d.%d.%d, want %d.%d or later", version / 10000,
-                        version / 100 % 100, version % 100, PPL_NCCL_LEAST / 10000, PPL_NCCL_LEAST / 100 % 100);
+    PPL_TRY(ppl_nccl_version_check());
     if (blocking && !strcmp(blocking, "1"))
         return ppl_fail(PPL_ERR_ARG, "nccl: CUDA_LAUNCH_BLOCKING=1 makes each launch wait for its end, which a receive "
                                      "reaches only after later ones, want it unset");
