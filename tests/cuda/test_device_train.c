@@ -172,7 +172,7 @@ static void check(ppl_graph *g, int32_t limit, double tolerance) {
         if (!(fabs(cuda.norm[i] - cpu.norm[i]) <= 10 * tolerance * cpu.norm[i]))
             fail_msg("step %d: the norm is %.9g, want %.9g", i, cuda.norm[i], cpu.norm[i]);
     }
-    assert_true(cuda.loss[STEPS - 1] < cuda.loss[0]); // it learns
+    if (STEPS > 2) assert_true(cuda.loss[STEPS - 1] < cuda.loss[0]); // it learns, though not from the first step on
     assert_string_equal(emu_report(), "");
     finish(&cpu), finish(&cuda), finish(&again);
     ppl_graph_close(g);
