@@ -109,6 +109,18 @@ static bool collide(const reading *r, int32_t count, int32_t buffers, int32_t *u
     return false;
 }
 
+// When a receive may begin whose value is first read at `time`: then, or where the program before begins.
+static int32_t receive_time(const ppl_build *b, int32_t rank, int32_t time) {
+    const ppl_rank_actions *list = &b->schedule->rank[rank];
+    if (!b->plan->options.receive_early) return time;
+    if (b->flow) return time - 1;
+    while (--time >= 0) {
+        int32_t kind = list->actions[time].kind;
+        if (kind == PPL_F || (kind != PPL_U && !b->plan->options.forward_only)) break;
+    }
+    return time;
+}
+
 // The reader's own buffers, where values are copied: as few as its order allows, use n in n % buffers. Tries as many as
 // are alive at once, then a few more, then one for each microbatch, so that the time stays linear.
 static int32_t reader_buffers(const ppl_build *b, int32_t edge, int32_t reader, reading *r, int32_t *until) {
@@ -121,7 +133,8 @@ static int32_t reader_buffers(const ppl_build *b, int32_t edge, int32_t reader, 
     for (int32_t i = 0; i < steps * uses; i++) { // steps that overlap: of two
         int32_t step = i / uses, mb = i % uses;
         reading *one = &r[step * uses + begins[mb]];
-        one->begin = ppl_phase_time(b, stage, mb, first) + step * period - (b->plan->options.receive_early ? 1 : 0);
+        int32_t read = ppl_phase_time(b, stage, mb, first);
+        one->begin = receive_time(b, b->schedule->stage_rank[stage], read) + step * period;
         one->end = ppl_phase_time(b, stage, mb, last) + step * period;
         one->sequence = b->plan->edge[edge].order[mb] + step * uses;
         until[step * uses + ends[mb]] = one->end; // in ascending order
@@ -133,7 +146,9 @@ static int32_t reader_buffers(const ppl_build *b, int32_t edge, int32_t reader, 
     }
     for (int32_t tries = 0; tries < 16 && alive + tries < uses; tries++)
         if (!collide(r, steps * uses, alive + tries, until)) return alive + tries;
-    return uses;
+    // An early receive of the next step may come before the last reading of this one's.
+    bool meets = b->flow && b->plan->options.receive_early && collide(r, steps * uses, uses, until);
+    return meets ? 2 * uses : uses;
 }
 
 static bool is_used(const ppl_build *b, int32_t edge) {

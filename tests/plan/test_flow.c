@@ -22,7 +22,7 @@ static int32_t min(int32_t a, int32_t b) {
 static ppl_plan *build(const ppl_schedule *s, bool copies, ppl_stages **stages) {
     ppl_plan *p;
     assert_int_equal(ppl_stages_chain(s->stages, stages), PPL_OK);
-    ppl_plan_options options = {.copy_links = copies};
+    ppl_plan_options options = {.copy_links = copies, .receive_early = copies && s->microbatches % 2};
     if (ppl_plan_build(s, *stages, &options, &p) != PPL_OK)
         fail_msg("%s p=%d m=%d: %s", s->name, s->ranks, s->microbatches, ppl_error());
     return p;

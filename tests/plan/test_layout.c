@@ -199,8 +199,10 @@ static void test_graphs(void **state) {
                 ppl_schedule *s = schedule_make((order)o, p, m, 2);
                 for (int32_t bits = 0; bits < 6; bits++)
                     check_one(g, s,
-                              &(ppl_plan_options){
-                                  .copy_links = bits & 1, .validate = bits / 2 == 1, .forward_only = bits / 2 == 2});
+                              &(ppl_plan_options){.copy_links = bits & 1,
+                                                  .receive_early = (bits & 1) && m % 2,
+                                                  .validate = bits / 2 == 1,
+                                                  .forward_only = bits / 2 == 2});
                 ppl_schedule_close(s);
             }
     ppl_graph_close(g);

@@ -94,8 +94,10 @@ static void test_random(void **state) {
         OK(ppl_graph_cut_even(g, stages_n, first));
         OK(ppl_stages_build(g, stages_n, first, &cut));
         for (int32_t bits = 0; bits < 6; bits++) {
-            ppl_plan_options options = {
-                .copy_links = bits & 1, .validate = bits / 2 == 1, .forward_only = bits / 2 == 2};
+            ppl_plan_options options = {.copy_links = bits & 1,
+                                        .receive_early = (bits & 1) && seed % 2,
+                                        .validate = bits / 2 == 1,
+                                        .forward_only = bits / 2 == 2};
             check(s, chain, &options, seed);
             check(s, cut, &options, seed);
         }

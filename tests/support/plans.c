@@ -20,6 +20,7 @@ typedef struct replay {
     int64_t *turn, *round; // [ranks]: how it came there, see ppl_plan_turn; round -1: what runs ahead of the first step
     int64_t *second;       // [ranks]: tasks of the next action that have run beside the one that the rank is in
     bool beside;           // some have
+    int32_t steps;         // from step 0 on
     watch *inside;
 } replay;
 
@@ -134,6 +135,30 @@ static int64_t uses_before(const replay *x, const ppl_task *t, int64_t step) { /
     return step * (uses / e->buffers + (t->buffer < uses % e->buffers)) + t->sequence / e->buffers;
 }
 
+static const ppl_task *task_at(const ppl_plan *p, int32_t rank, int64_t turn) {
+    return turn < p->rank[rank].count ? &p->rank[rank].tasks[ppl_plan_turn(p, rank, turn)] : NULL;
+}
+
+// Where receives may begin early: what the program behind this one receives must find its buffers free by now.
+static const char *check_early(const replay *x, int32_t rank) {
+    const ppl_plan *p = x->p;
+    const ppl_task *t;
+    if (!p->options.receive_early || x->at[rank] != ppl_plan_turn(p, rank, x->turn[rank])) return NULL;
+    for (int64_t k = x->turn[rank] + 1; (t = task_at(p, rank, k)); k++) {
+        bool program = t->kind == PPL_TASK_F || t->kind == PPL_TASK_B || t->kind == PPL_TASK_I || t->kind == PPL_TASK_W;
+        if (program || t->kind == PPL_TASK_VALIDATE || t->kind == PPL_TASK_NORM) return NULL;
+        if (t->kind != PPL_TASK_RECEIVE) continue;
+        int32_t buffers = p->edge[t->edge].reader_buffers[t->slot];
+        int64_t step = x->round[rank] + (ppl_plan_turn(p, rank, k) < ppl_plan_ahead(p, rank));
+        if (step < 0 || step >= x->steps) return NULL;
+        const buffer *own =
+            buffers ? &x->own[t->edge][t->slot][place_of(x, t->edge, buffers, step, t->sequence)] : NULL;
+        if (own && own->use >= 0 && own->readers)
+            return watch_say("edge %d: an early receive overwrites what is still read", t->edge);
+    }
+    return NULL;
+}
+
 // Does one task if it need not wait; *done tells. Link tasks as link.h has them: tickets counted by buffer.
 static const char *run_task(replay *x, int32_t rank, bool *done) {
     const ppl_plan *p = x->p;
@@ -177,7 +202,8 @@ static const char *run_task(replay *x, int32_t rank, bool *done) {
     case PPL_TASK_B:
     case PPL_TASK_I:
     case PPL_TASK_W: {
-        const char *bad = run_program(x, rank, t);
+        const char *bad = check_early(x, rank);
+        if (!bad) bad = run_program(x, rank, t);
         return bad ? bad : watch_task(x->inside, t, x->step[rank]);
     }
     case PPL_TASK_UPDATE: return watch_task(x->inside, t, x->step[rank]);
@@ -242,10 +268,6 @@ static bool find_task(replay *x, int32_t rank, int32_t steps) {
     return false;
 }
 
-static const ppl_task *task_at(const ppl_plan *p, int32_t rank, int64_t turn) {
-    return turn < p->rank[rank].count ? &p->rank[rank].tasks[ppl_plan_turn(p, rank, turn)] : NULL;
-}
-
 // Where the action begins that may run beside the one that the rank is in; -1: there is none.
 static int64_t find_second(const replay *x, int32_t rank) {
     const ppl_task *first = task_at(x->p, rank, x->turn[rank]), *t;
@@ -281,6 +303,7 @@ static void next_turn(replay *x, int32_t rank) {
 const char *plan_replay(const ppl_plan *p, int32_t steps, uint64_t seed) {
     replay x;
     open_replay(&x, p);
+    x.steps = steps;
     const char *bad = NULL;
     int32_t idle = 0;
     for (uint64_t n = 0; !bad && idle < 64 * p->ranks; n++) {
