@@ -1,14 +1,9 @@
 // test_flow.c - asynchronous training (PipeDream's stash, 2BW) on the cuda device over the emulation: bit by bit what a plain
 // sequential program of the same rules gives on that device, near what the cpu device gives, without a wait of the host.
 // PPL_TEST_FULL=1, as make cuda-test has it, runs all cases, else some.
-#include "emulation/emulation.h"
+#include "runs.h"
 #include "support/sequential.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <cmocka.h>
 
 static const test_case usual = {.device = "cuda",
                                 .order = ORDER_1F1B,
@@ -19,16 +14,6 @@ static const test_case usual = {.device = "cuda",
                                 .dropout = 0.1,
                                 .untied = true,
                                 .weights = PPL_WEIGHTS_STASH};
-
-static bool full(void) {
-    return getenv("PPL_TEST_FULL") != NULL;
-}
-
-static void start(uint64_t seed) {
-    emu_reset();
-    emu_set_devices(1); // ranks share it
-    emu_set_seed(seed); // streams and blocks in a random order
-}
 
 static void check_case(const test_case *c, const int32_t *calls, int32_t n) {
     test_trainer t;
@@ -45,9 +30,9 @@ static void check_case(const test_case *c, const int32_t *calls, int32_t n) {
 static void test_sequential(void **state) {
     (void)state;
     static const int32_t once[] = {3}, pieces[] = {2, 1};
-    for (int32_t k = full() ? 0 : 4; k < 5; k++) {
+    for (int32_t k = runs_full() ? 0 : 4; k < 5; k++) {
         test_case c = usual;
-        start((uint64_t)k);
+        runs_start(1, (uint64_t)k);
         c.weights = k % 2 ? PPL_WEIGHTS_2BW : PPL_WEIGHTS_STASH;
         if (k == 0) c.optimizer = PPL_SGD, c.delay_seed = 7;
         if (k == 1) c.dtype = PPL_BF16, c.copy_links = 1;
@@ -55,25 +40,25 @@ static void test_sequential(void **state) {
         if (k == 3) c.clip = PPL_CLIP_STAGE, c.clip_norm = 0.05, c.delay_seed = 7;
         if (k == 4) c.clip = PPL_CLIP_STAGE, c.clip_norm = 0.05, c.ranks = 2;
         if (k < 3) check_case(&c, once, 1);
-        else check_case(&c, pieces, full() ? 2 : 1);
+        else check_case(&c, pieces, runs_full() ? 2 : 1);
     }
 }
 
 static void outcome_of(const test_case *c, test_outcome *out) {
-    enum { STEPS = 4 };
+    enum { LONGER = 4 };
     test_trainer t;
     test_open(c, &t);
-    if (test_trainer_run(&t, STEPS, STEPS, out) != PPL_OK) fail_msg("%s: %s", sequential_name(c), ppl_error());
+    if (test_trainer_run(&t, LONGER, LONGER, out) != PPL_OK) fail_msg("%s: %s", sequential_name(c), ppl_error());
     test_trainer_close(&t);
 }
 
 // The synchronous plan clips by stage too.
 static void test_near_cpu(void **state) {
     (void)state;
-    for (int32_t weights = PPL_WEIGHTS_SYNC; full() && weights <= PPL_WEIGHTS_2BW; weights++) {
+    for (int32_t weights = PPL_WEIGHTS_SYNC; runs_full() && weights <= PPL_WEIGHTS_2BW; weights++) {
         test_outcome is, want;
         test_case c = usual;
-        start(0);
+        runs_start(1, 0);
         c.weights = weights;
         c.clip = PPL_CLIP_STAGE;
         c.clip_norm = 0.3;
@@ -100,20 +85,13 @@ static void test_counts(void **state) {
         for (int32_t clip = PPL_CLIP_NONE; clip <= PPL_CLIP_STAGE; clip += PPL_CLIP_STAGE - PPL_CLIP_NONE) {
             test_case c = usual;
             test_trainer t;
-            if (!full() && (clip == PPL_CLIP_STAGE) == (weights == PPL_WEIGHTS_STASH)) continue;
-            start(0);
+            if (!runs_full() && (clip == PPL_CLIP_STAGE) == (weights == PPL_WEIGHTS_STASH)) continue;
+            runs_start(1, 0);
             c.weights = weights;
             c.clip = clip;
             c.clip_norm = 0.3;
             test_open(&c, &t);
-            emu_count_from_here();
-            test_steps(&t, 2);
-            emu_counts n = emu_counted();
-            assert_int_equal(n.mallocs, 0);
-            assert_int_equal(n.frees, 0);
-            assert_int_equal(n.host_waits, 0);
-            assert_int_equal(n.null_stream, 0);
-            assert_true(n.launches > 100);
+            runs_steps_alone(&t, 2);
             test_trainer_close(&t);
         }
 }
@@ -125,8 +103,8 @@ static void test_evaluate(void **state) {
     test_trainer t;
     sequential s;
     double first = 0, again = 0;
-    if (!full()) return;
-    start(0);
+    if (!runs_full()) return;
+    runs_start(1, 0);
     ppl_data *held_out = test_text_data(1);
     test_open(&c, &t);
     sequential_open(&s, &c, &t);

@@ -1,62 +1,11 @@
 // test_links.c - ranks on several GPUs of one process, over NCCL: the bits of one GPU for all schedules, a GPU each or two
 // ranks on each; nothing allocated, nothing waited for in a step; every fault ends in its words with all threads gone.
 // PPL_TEST_FULL=1, as make cuda-test has it, runs all cases, else some.
-#include "emulation/emulation.h"
-#include "support/trainer.h"
-#include <cuda_runtime_api.h>
-#include <dirent.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
-
-enum { STEPS = 3 };
+#include "runs.h"
 
 static void start(int gpus, uint64_t seed) {
     unsetenv("NCCL_LAUNCH_ORDER_IMPLICIT");
-    emu_reset();
-    emu_set_devices(gpus);
-    emu_set_seed(seed);
-}
-
-static bool is_full(void) {
-    return getenv("PPL_TEST_FULL") != NULL;
-}
-
-static test_case case_of(order o, int32_t ranks, int32_t chunks) {
-    test_case c = test_usual;
-    c.device = "cuda";
-    c.order = o;
-    c.ranks = ranks;
-    c.chunks = chunks;
-    c.microbatches = 4;
-    c.samples = 4;
-    return c;
-}
-
-static void outcome_of(const test_case *c, test_outcome *out) {
-    test_trainer t;
-    char text[192];
-    if (test_trainer_open(c, &t) != PPL_OK || test_trainer_run(&t, STEPS, STEPS, out) != PPL_OK)
-        fail_msg("%s: %s", test_case_print(c, text), ppl_error());
-    test_trainer_close(&t);
-    assert_string_equal(emu_report(), "");
-    emu_open open = emu_still_open();
-    assert_int_equal(open.communicators, 0);
-    assert_int_equal(open.allocations, 0);
-    assert_int_equal(open.streams, 0);
-    assert_int_equal(open.events, 0);
-}
-
-static void same_bits(const test_case *c, const test_outcome *want) {
-    test_outcome is;
-    char text[192];
-    outcome_of(c, &is);
-    const char *differ = test_outcome_differ(want, &is);
-    if (differ) fail_msg("%s: %s", test_case_print(c, text), differ);
-    test_outcome_clear(&is);
+    runs_start(gpus, seed);
 }
 
 static void test_bits(void **state) {
@@ -67,14 +16,14 @@ static void test_bits(void **state) {
     } layouts[] = {{ORDER_1F1B, 2, 1, 2},  {ORDER_1F1B, 4, 1, 4},        {ORDER_NAIVE, 4, 1, 4},
                    {ORDER_GPIPE, 4, 1, 4}, {ORDER_INTERLEAVED, 2, 2, 2}, {ORDER_ZB_H1, 4, 1, 4},
                    {ORDER_1F1B, 4, 1, 2},  {ORDER_ZB_H1, 4, 1, 3}};
-    test_case one = case_of(ORDER_1F1B, 1, 1);
+    test_case one = runs_case(PPL_F32, ORDER_1F1B, 1, 1);
     test_outcome want;
     start(1, 0);
-    outcome_of(&one, &want);
-    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i += is_full() ? 1 : 3) {
+    runs_outcome(&one, &want);
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i += runs_full() ? 1 : 3) {
         start(layouts[i].gpus, i + 1);
-        test_case c = case_of(layouts[i].order, layouts[i].ranks, layouts[i].chunks);
-        same_bits(&c, &want);
+        test_case c = runs_case(PPL_F32, layouts[i].order, layouts[i].ranks, layouts[i].chunks);
+        runs_same_bits(&c, &want);
         assert_true(emu_counted().transfers > 0);
     }
     test_outcome_clear(&want);
@@ -87,17 +36,17 @@ static void test_clips(void **state) {
     for (size_t i = 0; i < sizeof clips / sizeof *clips; i++) {
         test_outcome want;
         start(1, 0);
-        test_case c = case_of(ORDER_1F1B, 1, 1);
+        test_case c = runs_case(PPL_F32, ORDER_1F1B, 1, 1);
         c.clip = clips[i];
         c.clip_norm = 0.5;
-        outcome_of(&c, &want);
+        runs_outcome(&c, &want);
         if (clips[i] != PPL_CLIP_NONE) assert_true(want.clipped > 0);
         c.ranks = 4;
-        for (uint64_t seed = is_full() ? 1 : 2; seed < (is_full() ? 4 : 3); seed++) {
+        for (uint64_t seed = runs_full() ? 1 : 2; seed < (runs_full() ? 4 : 3); seed++) {
             start(4, seed);
             c.order = seed == 2 ? ORDER_ZB_H1 : ORDER_1F1B;
             c.delay_seed = seed;
-            same_bits(&c, &want);
+            runs_same_bits(&c, &want);
         }
         test_outcome_clear(&want);
     }
@@ -107,16 +56,10 @@ static void test_clips(void **state) {
 static void test_counts(void **state) {
     (void)state;
     start(4, 3);
-    test_case c = case_of(ORDER_1F1B, 4, 1);
+    test_case c = runs_case(PPL_F32, ORDER_1F1B, 4, 1);
     test_trainer t;
     test_open(&c, &t);
-    emu_count_from_here();
-    test_steps(&t, 4);
-    emu_counts n = emu_counted();
-    assert_int_equal(n.mallocs, 0);
-    assert_int_equal(n.frees, 0);
-    assert_int_equal(n.host_waits, 0);
-    assert_int_equal(n.null_stream, 0);
+    emu_counts n = runs_steps_alone(&t, 4);
     assert_true(n.transfers >= 4 * 2 * 2 * 3 * 4); // steps, ends, kinds, cuts, microbatches
     ppl_data *data = test_text_data(0);
     double loss = 0;
@@ -127,41 +70,19 @@ static void test_counts(void **state) {
     ppl_data_close(data);
 }
 
-static int threads(void) {
-    int n = 0;
-    DIR *d = opendir("/proc/self/task");
-    for (struct dirent *e; (e = readdir(d));) n += e->d_name[0] != '.';
-    closedir(d);
-    return n;
-}
-
-static void fault(emu_fault what, uint64_t nth, const char *words) {
-    start(4, 0);
-    test_case c = case_of(ORDER_1F1B, 4, 1);
-    test_trainer t;
-    int64_t done;
-    test_open(&c, &t);
-    int with = threads();
-    emu_fail(what, nth);
-    test_refused(ppl_run_steps(t.run, STEPS, &done), PPL_ERR_DEVICE, words);
-    test_trainer_close(&t);
-    assert_true(threads() <= with - 4);
-    assert_int_equal(emu_still_open().communicators, 0);
-}
-
 static void test_faults(void **state) {
     (void)state;
-    fault(EMU_FAULT_NCCL, 30, "internal error: a planted error");
-    fault(EMU_FAULT_NCCL_ASYNC, 30, "unhandled system error: a planted asynchronous error");
-    fault(EMU_FAULT_PEER, 30, "is lost");
-    fault(EMU_FAULT_LAUNCH, 90, "unspecified launch failure");
-    fault(EMU_FAULT_REFUSED, 50, "too many resources requested for launch");
-    fault(EMU_FAULT_MATMUL, 20, "rank ");
+    runs_fault(4, EMU_FAULT_NCCL, 30, "internal error: a planted error");
+    runs_fault(4, EMU_FAULT_NCCL_ASYNC, 30, "unhandled system error: a planted asynchronous error");
+    runs_fault(4, EMU_FAULT_PEER, 30, "is lost");
+    runs_fault(4, EMU_FAULT_LAUNCH, 90, "unspecified launch failure");
+    runs_fault(4, EMU_FAULT_REFUSED, 50, "too many resources requested for launch");
+    runs_fault(4, EMU_FAULT_MATMUL, 20, "rank ");
 }
 
 static void test_opening(void **state) {
     (void)state;
-    test_case c = case_of(ORDER_1F1B, 4, 1);
+    test_case c = runs_case(PPL_F32, ORDER_1F1B, 4, 1);
     test_trainer t;
     start(4, 0);
     emu_fail(EMU_FAULT_INIT, 2);

@@ -1,20 +1,11 @@
 // test_overlap.c - actions that may overlap run on two streams: both are in flight at once, with the bits of one after the
 // other, without a wait of the host or an allocation; pairs that need one another stay in order. PPL_TEST_FULL=1, as make
 // cuda-test has it, runs all cases, else some.
+#include "runs.h"
 #include "device/cuda/cuda.h"
-#include "emulation/emulation.h"
-#include "support/trainer.h"
 #include "train/run.h"
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
-
-enum { STEPS = 3 };
 
 // ---- programs pass through here: ld --wrap ----
 
@@ -84,21 +75,12 @@ static void outcome_of(const char *const *rows, int32_t stages, int32_t dtype, i
     assert_string_equal(emu_report(), "");
 }
 
-static void start(uint64_t seed) {
-    emu_reset();
-    emu_set_devices(1);
-    emu_set_seed(seed);
-}
-
-static bool full(void) {
-    return getenv("PPL_TEST_FULL") != NULL;
-}
-
 // programs: how many run on stream 1 in a step, of both ranks.
 static void check(const char *const *rows, int32_t stages, int32_t dtype, int32_t programs, const test_outcome *want) {
-    for (int32_t k = full() ? 0 : stages == 4; k < (full() ? 2 : 1 + (stages == 4)); k++) { // links that copy, or not
+    for (int32_t k = runs_full() ? 0 : stages == 4; k < (runs_full() ? 2 : 1 + (stages == 4));
+         k++) { // links that copy, or not
         test_outcome is;
-        start((uint64_t)(7 + k));
+        runs_start(1, (uint64_t)(7 + k));
         outcome_of(rows, stages, dtype, k, &is);
         assert_int_equal(atomic_load(&on_second), STEPS * programs);
         const char *differ = test_outcome_differ(want, &is);
@@ -110,13 +92,13 @@ static void check(const char *const *rows, int32_t stages, int32_t dtype, int32_
 static void test_bits(void **state) {
     (void)state;
     test_outcome want;
-    for (int32_t dtype = PPL_F32; dtype <= (full() ? PPL_BF16 : PPL_F32); dtype++) {
-        start(0);
+    for (int32_t dtype = PPL_F32; dtype <= (runs_full() ? PPL_BF16 : PPL_F32); dtype++) {
+        runs_start(1, 0);
         outcome_of(apart, 2, dtype, 0, &want);
         assert_int_equal(atomic_load(&on_second), 0);
         check(pairs, 2, dtype, 10, &want); // a B is two programs
-        if (full() && dtype == PPL_F32) check(split, 2, dtype, 6, &want);
-        if (full() && dtype == PPL_F32)
+        if (runs_full() && dtype == PPL_F32) check(split, 2, dtype, 6, &want);
+        if (runs_full() && dtype == PPL_F32)
             check(behind, 2, dtype, 0, &want); // slots pass from one to the other; one microbatch
         check(vee, 4, dtype, 15, &want);
         test_outcome_clear(&want);
@@ -129,7 +111,7 @@ static void test_at_once(void **state) {
     static const char *const alone[] = {"0F0 0F1 0F2 0B0 (0F3;0B1) 0B2 0B3", "1F0 1B0 1F1 1B1 1F2 1B2 1F3 1B3"};
     test_outcome out;
     setenv("PPL_EMU_WORKERS", "4", 1);
-    start(0);
+    runs_start(1, 0);
     atomic_store(&meets, true);
     atomic_store(&came[0], false);
     atomic_store(&came[1], false);
@@ -142,23 +124,17 @@ static void test_at_once(void **state) {
     atomic_store(&meets, false);
     assert_int_equal(atomic_load(&met), 2);
     unsetenv("PPL_EMU_WORKERS");
-    start(0);
+    runs_start(1, 0);
 }
 
 // No allocation, no wait; memory is what the plan says; the other stream's times are its own, and a rank is busy once.
 static void test_counts(void **state) {
     (void)state;
     test_trainer t;
-    start(0);
+    runs_start(1, 0);
     if (open_run(pairs, 2, PPL_F32, 0, &t) != PPL_OK) fail_msg("%s", ppl_error());
     test_steps(&t, 1);
-    emu_count_from_here();
-    test_steps(&t, STEPS);
-    emu_counts n = emu_counted();
-    assert_int_equal(n.mallocs, 0);
-    assert_int_equal(n.frees, 0);
-    assert_int_equal(n.host_waits, 0);
-    assert_int_equal(n.null_stream, 0);
+    runs_steps_alone(&t, STEPS);
     const ppl_plan *p = ppl_run_plan(t.run);
     for (int32_t r = 0; r < 2; r++) {
         ppl_rank_stats stats;

@@ -2,57 +2,17 @@
 // device, with the same bits whatever the stages and the schedule; a step neither allocates nor makes the host wait; faults
 // end in their words with all threads gone. PPL_TEST_FULL=1, as make cuda-test has it, runs all cases, else some: schedules.sh
 // has others.
-#include "emulation/emulation.h"
+#include "runs.h"
 #include "support/llama.h"
-#include "support/trainer.h"
 #include <cuda_runtime_api.h>
-#include <dirent.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <unistd.h>
-#include <cmocka.h>
 
-enum { STEPS = 3 };
-
+// Ranks share the one GPU.
 static void start(void) {
-    emu_reset();
-    emu_set_devices(1); // ranks share it
-}
-
-static test_case case_of(int32_t dtype, order o, int32_t ranks, int32_t chunks) {
-    test_case c = test_usual;
-    c.device = "cuda";
-    c.dtype = dtype;
-    c.order = o;
-    c.ranks = ranks;
-    c.chunks = chunks;
-    c.microbatches = 4;
-    c.samples = 4;
-    return c;
-}
-
-static void outcome_of(const test_case *c, test_outcome *out) {
-    test_trainer t;
-    char text[192];
-    if (test_trainer_open(c, &t) != PPL_OK || test_trainer_run(&t, STEPS, STEPS, out) != PPL_OK)
-        fail_msg("%s: %s", test_case_print(c, text), ppl_error());
-    test_trainer_close(&t);
-    assert_string_equal(emu_report(), "");
-}
-
-static void same_bits(const test_case *c, const test_outcome *want) {
-    test_outcome is;
-    char text[192];
-    outcome_of(c, &is);
-    const char *differ = test_outcome_differ(want, &is);
-    if (differ) fail_msg("%s: %s", test_case_print(c, text), differ);
-    test_outcome_clear(&is);
+    runs_start(1, 0);
 }
 
 static void near(const test_outcome *is, const test_outcome *want, double tolerance) {
@@ -68,7 +28,7 @@ static void near_cpu(const test_case *c, const test_outcome *is, double toleranc
     test_outcome want;
     test_case cpu = *c;
     cpu.device = "cpu";
-    outcome_of(&cpu, &want);
+    runs_outcome(&cpu, &want);
     near(is, &want, tolerance);
     test_outcome_clear(&want);
 }
@@ -81,23 +41,23 @@ static const struct {
 
 // every: of the layouts one in so many.
 static void check_dtype(int32_t dtype, double tolerance, size_t every) {
-    test_case one = case_of(dtype, ORDER_1F1B, 1, 1);
+    test_case one = runs_case(dtype, ORDER_1F1B, 1, 1);
     test_outcome want;
     start();
-    outcome_of(&one, &want);
+    runs_outcome(&one, &want);
     near_cpu(&one, &want, tolerance);
     for (size_t i = every - 1; i < sizeof layouts / sizeof *layouts; i += every) {
         start();
         emu_set_seed(i + 1); // streams and blocks in a random order
-        test_case c = case_of(dtype, layouts[i].order, layouts[i].ranks, layouts[i].chunks);
-        same_bits(&c, &want);
+        test_case c = runs_case(dtype, layouts[i].order, layouts[i].ranks, layouts[i].chunks);
+        runs_same_bits(&c, &want);
     }
     test_outcome_clear(&want);
 }
 
 static void test_f32(void **state) {
     (void)state;
-    check_dtype(PPL_F32, 1e-4, getenv("PPL_TEST_FULL") ? 1 : 3);
+    check_dtype(PPL_F32, 1e-4, runs_full() ? 1 : 3);
 }
 
 static void test_bf16(void **state) {
@@ -123,7 +83,7 @@ static ppl_data *llama_data(void) {
 }
 
 static void llama_outcome(const char *device, order o, int32_t ranks, test_outcome *out) {
-    test_case c = case_of(PPL_F32, o, ranks, 1);
+    test_case c = runs_case(PPL_F32, o, ranks, 1);
     c.device = device;
     ppl_run_options options = test_options(&c);
     int32_t cut[] = {0, ranks == 2 ? 2 : 1, 2, 3}; // embed, two blocks, head
@@ -144,7 +104,7 @@ static void test_llama_f32(void **state) {
     llama_outcome("cpu", ORDER_1F1B, 1, &is);
     near(&want, &is, 1e-4);
     test_outcome_clear(&is);
-    for (int32_t i = 0; i < (getenv("PPL_TEST_FULL") ? 3 : 1); i++) {
+    for (int32_t i = 0; i < (runs_full() ? 3 : 1); i++) {
         llama_outcome("cuda", orders[i], i == 0 ? 2 : 4, &is);
         const char *differ = test_outcome_differ(&want, &is);
         if (differ) fail_msg("llama, %s: %s", order_name[orders[i]], differ);
@@ -160,16 +120,16 @@ static void test_clips(void **state) {
     for (size_t i = 0; i < sizeof clips / sizeof *clips; i++) {
         test_outcome want;
         start();
-        test_case c = case_of(PPL_F32, ORDER_1F1B, 1, 1);
+        test_case c = runs_case(PPL_F32, ORDER_1F1B, 1, 1);
         c.clip = clips[i];
         c.clip_norm = 0.5;
-        outcome_of(&c, &want);
+        runs_outcome(&c, &want);
         if (clips[i] != PPL_CLIP_NONE) assert_true(want.clipped > 0);
         c.ranks = 4;
-        same_bits(&c, &want);
+        runs_same_bits(&c, &want);
         c.delay_seed = 5;
         c.copy_links = 1;
-        same_bits(&c, &want);
+        runs_same_bits(&c, &want);
         test_outcome_clear(&want);
     }
 }
@@ -178,29 +138,19 @@ static void test_clips(void **state) {
 static void test_counts(void **state) {
     (void)state;
     start();
-    test_case c = case_of(PPL_F32, ORDER_1F1B, 4, 1);
+    test_case c = runs_case(PPL_F32, ORDER_1F1B, 4, 1);
     test_trainer t;
     test_open(&c, &t);
-    emu_count_from_here();
-    test_steps(&t, 4);
-    emu_counts n = emu_counted();
-    assert_int_equal(n.mallocs, 0);
-    assert_int_equal(n.frees, 0);
-    assert_int_equal(n.host_waits, 0);
-    assert_int_equal(n.null_stream, 0);
-    assert_true(n.launches > 100);
+    runs_steps_alone(&t, 4);
     test_trainer_close(&t);
-    emu_open open = emu_still_open();
-    assert_int_equal(open.allocations, 0);
-    assert_int_equal(open.streams, 0);
-    assert_int_equal(open.events, 0);
+    runs_nothing_left();
 }
 
 // Spans are of the device: in order on each rank, a value's receive ends after its send began, a busy time above none.
 static void test_times(void **state) {
     (void)state;
     start();
-    test_case c = case_of(PPL_F32, ORDER_1F1B, 2, 1);
+    test_case c = runs_case(PPL_F32, ORDER_1F1B, 2, 1);
     test_trainer t;
     test_open(&c, &t);
     test_steps(&t, STEPS);
@@ -224,7 +174,7 @@ static void test_times(void **state) {
 static void test_weights(void **state) {
     (void)state;
     start();
-    test_case c = case_of(PPL_BF16, ORDER_ZB_H1, 2, 1);
+    test_case c = runs_case(PPL_BF16, ORDER_ZB_H1, 2, 1);
     test_trainer t;
     test_open(&c, &t);
     test_steps(&t, 1);
@@ -246,32 +196,11 @@ static void test_weights(void **state) {
     ppl_data_close(data);
 }
 
-static int threads(void) {
-    int n = 0;
-    DIR *d = opendir("/proc/self/task");
-    for (struct dirent *e; (e = readdir(d));) n += e->d_name[0] != '.';
-    closedir(d);
-    return n;
-}
-
-static void fault(emu_fault what, uint64_t nth, const char *words) {
-    start();
-    test_case c = case_of(PPL_F32, ORDER_1F1B, 4, 1);
-    test_trainer t;
-    int64_t done;
-    test_open(&c, &t);
-    int with = threads();
-    emu_fail(what, nth);
-    test_refused(ppl_run_steps(t.run, STEPS, &done), PPL_ERR_DEVICE, words);
-    test_trainer_close(&t);
-    assert_true(threads() <= with - 4);
-}
-
 static void test_faults(void **state) {
     (void)state;
-    fault(EMU_FAULT_REFUSED, 50, "too many resources requested for launch");
-    fault(EMU_FAULT_LAUNCH, 90, "unspecified launch failure");
-    fault(EMU_FAULT_MATMUL, 20, "rank ");
+    runs_fault(1, EMU_FAULT_REFUSED, 50, "too many resources requested for launch");
+    runs_fault(1, EMU_FAULT_LAUNCH, 90, "unspecified launch failure");
+    runs_fault(1, EMU_FAULT_MATMUL, 20, "rank ");
 }
 
 static void CUDART_CB hold(void *flag) {
@@ -283,10 +212,10 @@ static void test_stall(void **state) {
     (void)state;
     setenv("PPL_EMU_WORKERS", "1", 1);
     start();
-    test_case c = case_of(PPL_F32, ORDER_1F1B, 2, 1);
+    test_case c = runs_case(PPL_F32, ORDER_1F1B, 2, 1);
     test_trainer t;
     int64_t done;
-    int before = threads();
+    int before = runs_threads();
     static atomic_bool flag;
     cudaStream_t stream;
     c.stall_seconds = 2;
@@ -297,7 +226,7 @@ static void test_stall(void **state) {
     atomic_store(&flag, true);
     test_trainer_close(&t);
     cudaStreamDestroy(stream);
-    assert_in_range(threads(), 1, before + 1); // the emulation's worker stays
+    assert_in_range(runs_threads(), 1, before + 1); // the emulation's worker stays
     unsetenv("PPL_EMU_WORKERS");
     start();
 }
@@ -306,7 +235,7 @@ static void test_stall(void **state) {
 static void test_room(void **state) {
     (void)state;
     start();
-    test_case c = case_of(PPL_F32, ORDER_1F1B, 4, 1);
+    test_case c = runs_case(PPL_F32, ORDER_1F1B, 4, 1);
     test_trainer t;
     emu_set_memory(((size_t)4 * 96 << 20) + (1 << 16)); // workspaces, tables, and little else
     test_refused(test_trainer_open(&c, &t), PPL_ERR_MEMORY, "MiB are free, want smaller microbatches");
