@@ -71,6 +71,20 @@ const char *ppl_gpu_attention(void);
  * process. NULL behind the last. */
 const char *ppl_gpu_attention_exception(int32_t index);
 
+/* How busy a GPU was, by its own counters: means over a time. Of the whole GPU, whoever used it; shares from 0 to 1, NaN
+ * where the driver gave no value. */
+typedef struct ppl_gpu_activity {
+    double sm;        /* of the streaming multiprocessors, those that had work */
+    double occupancy; /* of the warps that there is room for, those that were there */
+    double tensor;    /* of the time, in which multiprocessors used their tensor cores */
+    double memory;    /* of the bandwidth of its memory, what was used */
+    double seconds;   /* that these are means over; 0: there are no figures */
+    int32_t gpu, pad; /* -1: none */
+    char reason[304]; /* why there are no figures, and what to do */
+} ppl_gpu_activity;
+/* Whether the activity of a GPU can be read; else PPL_ERR_DEVICE, with the reason. Takes a reading. */
+ppl_status ppl_gpu_activity_check(int32_t index);
+
 /* A way from this machine to others. */
 typedef struct ppl_network {
     char name[32], kind[16]; /* "mlx5_0", "InfiniBand" or "RoCE"; "eth0", "network" */
@@ -474,6 +488,10 @@ typedef struct ppl_rank_stats {
     int64_t memory[10];              /* ppl_memory, bytes */
 } ppl_rank_stats;
 ppl_status ppl_run_rank_stats(const ppl_run *r, int32_t rank, ppl_rank_stats *out);
+
+/* The activity of a rank's GPU over the newest steps that were handed over at once, or at once after each other, and took
+ * 0.1 s or more. Ranks of one GPU have the same figures; devices that are no GPU have none, and no reason. */
+ppl_status ppl_run_gpu_activity(const ppl_run *r, int32_t rank, ppl_gpu_activity *out);
 
 typedef struct ppl_edge_stats {
     int32_t edge, src_stage, dst_stage, src_rank, dst_rank;

@@ -95,6 +95,7 @@ static const struct {
     SIZE_OF(ppl_gpu_versions),
     SIZE_OF(ppl_gpu_link),
     SIZE_OF(ppl_network),
+    SIZE_OF(ppl_gpu_activity),
 };
 _Static_assert(sizeof(ppl_task) == 32, "task lists of a million tasks are read in order: keep them small");
 

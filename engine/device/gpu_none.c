@@ -1,5 +1,6 @@
 // gpu_none.c - the cuda device of a build without CUDA: it stands in the registry, cannot be opened, and says how to get it.
 // In a build with CUDA, cuda/ takes its place.
+#include "device/activity.h"
 #include "device/host.h"
 #include "device/measure.h"
 #include "ppl.h"
@@ -37,6 +38,34 @@ ppl_status ppl_cuda_link_measure(int32_t from, int32_t to, int32_t way, size_t b
     (void)from, (void)to, (void)way, (void)bytes, (void)seconds, (void)out;
     int32_t count;
     return ppl_gpu_count(&count);
+}
+
+ppl_status ppl_gpu_activity_check(int32_t index) {
+    (void)index;
+    int32_t count;
+    return ppl_gpu_count(&count);
+}
+
+ppl_status ppl_activity_open(int32_t gpu, ppl_activity **out) {
+    (void)out;
+    return ppl_gpu_activity_check(gpu);
+}
+
+void ppl_activity_close(ppl_activity *a) {
+    (void)a;
+}
+
+void ppl_activity_begin(ppl_activity *a) {
+    (void)a;
+}
+
+void ppl_activity_end(ppl_activity *a) {
+    (void)a;
+}
+
+void ppl_activity_read(const ppl_activity *a, ppl_gpu_activity *out) {
+    (void)a;
+    *out = (ppl_gpu_activity){.gpu = -1};
 }
 
 const char *ppl_gpu_attention(void) {

@@ -190,6 +190,7 @@ ppl_status ppl_exec_open(const ppl_plan *plan, struct ppl_store *store, const pp
     PPL_GOTO(ppl_joint_open(e));
     PPL_GOTO(links_open(e));
     PPL_GOTO(ppl_exec_command(e, PPL_COMMAND_BIND));
+    PPL_GOTO(ppl_exec_activity_open(e));
     *out = e;
     return PPL_OK;
 fail:
@@ -214,6 +215,7 @@ void ppl_exec_close(ppl_exec *e) {
         for (int32_t i = 0; i < e->plan->ranks; i++)
             if (e->rank[i].started) pthread_join(e->rank[i].thread, NULL);
     }
+    ppl_exec_activity_close(e);
     ppl_peers_close(e);
     links_close(e);
     ppl_trace_free(e->trace);
@@ -277,7 +279,10 @@ static ppl_status range_run(ppl_exec *e, int32_t kind, int64_t first, int64_t n,
 }
 
 ppl_status ppl_exec_steps(ppl_exec *e, int64_t first, int64_t n, int64_t *done) {
-    return range_run(e, PPL_SIDE_TRAIN, first, n, done);
+    ppl_exec_activity_begin(e);
+    ppl_status st = range_run(e, PPL_SIDE_TRAIN, first, n, done);
+    if (st == PPL_OK || st == PPL_ERR_STOPPED) ppl_exec_activity_end(e); // else the GPU may be lost
+    return st;
 }
 
 ppl_status ppl_exec_forward(ppl_exec *e, int64_t first, int64_t n) {

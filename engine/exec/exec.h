@@ -71,6 +71,8 @@ ppl_status ppl_exec_weights_fetch(ppl_exec *e);
 // Weights were changed from outside, between steps: copies and packed forms are made anew.
 ppl_status ppl_exec_weights_changed(ppl_exec *e);
 int64_t ppl_exec_memory(const ppl_exec *e, int32_t rank, int32_t kind); // bytes; ppl_memory
+// Of a rank of this process, over the newest range of training steps that was long enough.
+void ppl_exec_gpu_activity(const ppl_exec *e, int32_t rank, ppl_gpu_activity *out);
 // The gradient of a parameter summed over its uses, after a step, as f64.
 ppl_status ppl_exec_gradient(const ppl_exec *e, int32_t param, double *out);
 

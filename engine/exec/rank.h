@@ -7,6 +7,7 @@
 #define PPL_EXEC_RANK_H
 #include "base/clock.h"
 #include "base/memory.h"
+#include "device/activity.h"
 #include "exec/exec.h"
 #include "train/optimizer.h"
 #include "train/store.h"
@@ -173,6 +174,14 @@ typedef struct ppl_joint {
     double **from, **to; // [ranks]: of the lowest on each unit, for links
 } ppl_joint;
 
+// The activity of a rank's GPU (activity.c).
+typedef struct ppl_counted {
+    int32_t gpu;
+    ppl_activity *own; // of the lowest rank here on the GPU; NULL: another's, or it cannot be read
+    int32_t of;        // that rank
+    char reason[304];  // why it cannot
+} ppl_counted;
+
 typedef struct ppl_rank {
     ppl_bell bell;
     _Alignas(64) atomic_llong pulse;     // grows with every task: the sign of life
@@ -225,6 +234,7 @@ struct ppl_exec {
     ppl_bell **bells;
     ppl_device **devices; // [ranks]; NULL where they are synchronous
     ppl_joint *joint;     // NULL: none
+    ppl_counted *counted; // [ranks]; NULL where ranks are on no GPU
     ppl_board_slot board[PPL_EXEC_AHEAD];
     _Alignas(64) atomic_bool stop;
     atomic_int command;
@@ -346,6 +356,12 @@ void ppl_joint_close(ppl_exec *e);
 double *ppl_joint_sums(const ppl_rank *r); // where its square sums go; NULL: where it likes
 ppl_status ppl_joint_warm(ppl_rank *r);
 ppl_status ppl_joint_norm(ppl_rank *r, int64_t tick); // the rank's sums are enqueued; its updates may be from here on
+
+// ---- activity.c: by the caller, between ranges ----
+ppl_status ppl_exec_activity_open(ppl_exec *e); // fails for want of memory alone
+void ppl_exec_activity_close(ppl_exec *e);
+void ppl_exec_activity_begin(ppl_exec *e);
+void ppl_exec_activity_end(ppl_exec *e);
 
 // ---- warm.c ----
 // Runs each program and the optimizer once, on memory that is set afterwards: asynchronous devices load code when it is

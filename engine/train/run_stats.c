@@ -71,6 +71,16 @@ ppl_status ppl_run_rank_stats(const ppl_run *r, int32_t rank, ppl_rank_stats *ou
     return ppl_world_share(r->world, ppl_plan_process(r->engine.plan, rank), out->memory, sizeof out->memory);
 }
 
+ppl_status ppl_run_gpu_activity(const ppl_run *r, int32_t rank, ppl_gpu_activity *out) {
+    PPL_TRY(exec_check(r));
+    if (rank < 0 || rank >= r->engine.plan->ranks)
+        return ppl_fail(PPL_ERR_ARG, "run: rank %d, want 0 to %d", rank, r->engine.plan->ranks - 1);
+    int32_t owner = ppl_plan_process(r->engine.plan, rank);
+    *out = (ppl_gpu_activity){.gpu = -1};
+    if (ppl_world_process_of(r->world) == owner) ppl_exec_gpu_activity(r->engine.exec, rank, out);
+    return ppl_world_share(r->world, owner, out, sizeof *out);
+}
+
 ppl_status ppl_run_edge_stats(const ppl_run *r, ppl_edge_stats *out, int32_t max, int32_t *count) {
     PPL_TRY(exec_check(r));
     const ppl_plan *p = r->engine.plan;

@@ -11,6 +11,7 @@ local STRUCTS = {
     'ppl_type', 'ppl_attrs', 'ppl_param_spec', 'ppl_action', 'ppl_task', 'ppl_costs', 'ppl_sim_result', 'ppl_event', 'ppl_link_cost',
     'ppl_link_load', 'ppl_optimizer_options', 'ppl_run_options', 'ppl_step_record', 'ppl_stage_stats', 'ppl_rank_stats', 'ppl_edge_stats',
     'ppl_param_info', 'ppl_yaml_node', 'ppl_gpu', 'ppl_gpu_versions', 'ppl_gpu_link', 'ppl_network',
+    'ppl_gpu_activity',
 }
 
 -- A header as a cdef: the preprocessor's lines are dropped.

@@ -9,7 +9,7 @@ cuda_slow := tests/cuda/test_device_kernels.c tests/cuda/test_device_train.c tes
 cudnn_found := $(if $(cudnn_include)$(filter %test %test-full,$(MAKECMDGOALS)),$(shell scripts/cudnn_include 2>/dev/null))
 cudnn_lib := $(if $(cudnn_found),$(firstword $(wildcard $(addsuffix /libcudnn.so.9,$(cudnn_found)/../lib64 \
                $(cudnn_found)/../lib $(subst /include,/lib,$(cudnn_found))))))
-cuda_tests := tests/cuda/test_device.c tests/cuda/test_probe.c tests/cuda/test_measure.c \
+cuda_tests := tests/cuda/test_device.c tests/cuda/test_probe.c tests/cuda/test_activity.c tests/cuda/test_measure.c \
               $(if $(cudnn_found),tests/cuda/test_cudnn.c) $(cuda_slow)
 cudnn_plans := $(if $(cudnn_lib),build/release-emulation/tests/cuda/test_cudnn_plans)
 # Of the whole program over the emulation.
@@ -19,6 +19,7 @@ cudnn_src := $(patsubst %,tests/cuda/emulation/%.cc,cudnn cudnn_rules operations
 emulation_src := $(filter-out $(if $(cudnn_include),,$(cudnn_src)),$(wildcard tests/cuda/emulation/*.cc))
 
 ldflags_test_overlap := -Wl,--wrap=ppl_cuda_program_run
+ldflags_test_activity := -Wl,--wrap=clock_gettime
 
 # What scripts/gpu_check runs, on a GPU (make CUDA=1 gpu_bins) and on the emulation.
 gpu_programs := tests/cuda/test_device_kernels.c tests/cuda/bench_gemm.c tests/cuda/bench_attention.c tests/cuda/check_nccl.c
@@ -58,6 +59,7 @@ $(emulation_nvml): tests/cuda/nvml.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=c11 $(warnings) $(CFLAGS) -shared -fPIC -o $@ $<
 _all cuda_bins: $(emulation_nvml)
+$(B)/tests/cuda/test_activity: | $(emulation_nvml)
 # The library's calls come before the emulation's of the same names; of CUDA there is the emulation, of a driver driver.c.
 driver := $(B)/tests/cuda/driver/libcuda.so.1
 $(driver): tests/cuda/driver.c

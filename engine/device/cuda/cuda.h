@@ -1,6 +1,6 @@
 // cuda.h - the cuda device's host side: one rank's device, its memory, its programs, its products. Included by this folder's
-// C files alone; what kernels see is job.h. In reading order: probe.c, device.c, memory.c, program.c, label.c, kernels.c,
-// linear.c and matmul.c, gemm.c, attention_choice.c.
+// C files alone; what kernels see is job.h. In reading order: probe.c, activity.c, device.c, memory.c, program.c, label.c,
+// kernels.c, linear.c and matmul.c, gemm.c, attention_choice.c.
 #ifndef PPL_DEVICE_CUDA_CUDA_H
 #define PPL_DEVICE_CUDA_CUDA_H
 #include "base/memory.h"
@@ -20,6 +20,7 @@ enum {
 
 // Whether ranks can work on a GPU; else why not. Makes it the thread's current one.
 ppl_status ppl_cuda_usable(int32_t ordinal);
+ppl_status ppl_gpu_index_check(int32_t index); // that there is such a GPU
 
 // ---- memory.c: what a rank has of the device's memory ----
 

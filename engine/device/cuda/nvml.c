@@ -1,5 +1,5 @@
 // nvml.c - the driver's management library, loaded when first asked: it has no header in the toolkit, so what is used of it
-// is declared here. PPL_NVML names another file than libnvidia-ml.so.1. Before it: probe.c.
+// is declared here. PPL_NVML names another file than libnvidia-ml.so.1. Before it: probe.c, activity.c.
 #include "device/cuda/nvml.h"
 #include <dlfcn.h>
 #include <pthread.h>
@@ -34,7 +34,10 @@ static struct {
     result (*link_remote_kind)(device d, unsigned link, int *kind);
     result (*pcie_generation)(device d, unsigned *generation);
     result (*pcie_width)(device d, unsigned *lanes);
+    const char *(*error_words)(result error);
+    void *library;
     bool loaded;
+    char missing[224]; // why it is not
 } nvml;
 
 #define CALL(field, symbol)                                                                                            \
@@ -53,24 +56,55 @@ static const struct {
     CALL(link_remote_kind, "nvmlDeviceGetNvLinkRemoteDeviceType"),
     CALL(pcie_generation, "nvmlDeviceGetMaxPcieLinkGeneration"),
     CALL(pcie_width, "nvmlDeviceGetCurrPcieLinkWidth"),
+    CALL(error_words, "nvmlErrorString"),
 };
 
 // Stays loaded: its own threads and the driver's may use it to the end.
 static void load(void) {
     const char *name = getenv("PPL_NVML");
-    void *library = dlopen(name && *name ? name : "libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (!library) return;
+    if (!name || !*name) name = "libnvidia-ml.so.1";
+    nvml.library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (!nvml.library) {
+        snprintf(nvml.missing, sizeof nvml.missing,
+                 "%.80s cannot be loaded, want the driver's management library (in a container, "
+                 "NVIDIA_DRIVER_CAPABILITIES with utility)",
+                 name);
+        return;
+    }
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
-        void *call = dlsym(library, calls[i].symbol);
+        void *call = dlsym(nvml.library, calls[i].symbol);
         memcpy((char *)&nvml + calls[i].at, &call, sizeof call);
     }
-    nvml.loaded = nvml.init && nvml.init() == 0;
+    result error = nvml.init ? nvml.init() : -1;
+    nvml.loaded = error == 0;
+    if (!nvml.loaded)
+        snprintf(nvml.missing, sizeof nvml.missing,
+                 "nvmlInit of %.80s: %.60s (NVML %d), want a driver that works with it", name,
+                 nvml.error_words ? nvml.error_words(error) : "an error", error);
 }
 
 static bool there(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, load);
     return nvml.loaded;
+}
+
+const char *ppl_nvml_missing(void) {
+    return there() ? NULL : nvml.missing;
+}
+
+void *ppl_nvml_call(const char *symbol) {
+    return there() ? dlsym(nvml.library, symbol) : NULL;
+}
+
+int ppl_nvml_gpu(const char *bus, void **out) {
+    if (!there() || !nvml.by_bus) return PPL_NVML_NOT_SUPPORTED;
+    return nvml.by_bus(bus, out);
+}
+
+const char *ppl_nvml_words(int error) {
+    const char *words = there() && nvml.error_words ? nvml.error_words(error) : NULL;
+    return words ? words : "an error";
 }
 
 void ppl_nvml_driver(char *text, size_t bytes) {

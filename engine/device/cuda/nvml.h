@@ -4,6 +4,15 @@
 #define PPL_DEVICE_CUDA_NVML_H
 #include "ppl.h"
 
+enum { PPL_NVML_NOT_SUPPORTED = 3 }; // NVML_ERROR_NOT_SUPPORTED
+
+// Why the library is not there, and what to do; NULL where it is.
+const char *ppl_nvml_missing(void);
+// A call of it; NULL where it has none of this name.
+void *ppl_nvml_call(const char *symbol);
+// Its handle of the GPU on a bus; what it returns, 0 for success.
+int ppl_nvml_gpu(const char *bus, void **out);
+const char *ppl_nvml_words(int error); // the library's own
 // "580.65.06"; "" where it is not known.
 void ppl_nvml_driver(char *text, size_t bytes);
 // path, nvlinks and promised of the link between two GPUs, by their buses ("0000:01:00.0").

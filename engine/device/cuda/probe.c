@@ -138,6 +138,11 @@ static ppl_status index_check(int32_t index, int32_t *count) {
     return ppl_fail(PPL_ERR_ARG, "GPU %d: there are %d, want 0..%d", index, *count, *count - 1);
 }
 
+ppl_status ppl_gpu_index_check(int32_t index) {
+    int32_t count;
+    return index_check(index, &count);
+}
+
 ppl_status ppl_gpu_get(int32_t index, ppl_gpu *out) {
     struct cudaDeviceProp p;
     int32_t count;

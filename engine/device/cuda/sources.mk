@@ -2,6 +2,7 @@
 # its place. CUDA_HOME says where the toolkit is, else the nvcc on the path does. CUDNN=1 adds cuDNN's attention, in which the
 # emulation has it wherever the headers are.
 cuda_c := engine/device/cuda/device.c engine/device/cuda/errors.c engine/device/cuda/probe.c engine/device/cuda/nvml.c \
+          engine/device/cuda/activity.c \
           engine/device/cuda/measure.c engine/device/cuda/measure_nccl.c \
           engine/device/cuda/memory.c engine/device/cuda/label.c engine/device/cuda/program.c \
           engine/device/cuda/kernels.c engine/device/cuda/linear.c engine/device/cuda/matmul.c engine/device/cuda/gemm.c \
