@@ -61,6 +61,20 @@ function methods:rank_stats()
     return list
 end
 
+-- What the counters of its GPU say, into a row by rank: shares of 1, means over activity_seconds; or activity_reason, why
+-- they say nothing. Ranks on other devices have neither.
+local function add_activity(row, raw)
+    local reason = capi.string(raw.reason)
+    if raw.gpu < 0 then return end
+    row.gpu, row.activity_reason = raw.gpu, reason ~= '' and reason or nil
+    if raw.seconds <= 0 then return end
+    row.activity_seconds = raw.seconds
+    local shares = { sm_active = raw.sm, sm_occupancy = raw.occupancy, tensor_active = raw.tensor, memory_bandwidth = raw.memory }
+    for key, share in pairs(shares) do
+        if share == share then row[key] = share end -- NaN: this one is not counted
+    end
+end
+
 -- ---- links
 
 local link_columns = {
@@ -211,15 +225,37 @@ local rank_columns = {
     { key = 'total', title = 'memory', format = tables.bytes },
 }
 
+local activity_columns = {
+    { key = 'gpu', title = 'GPU' }, { key = 'sm_active', title = 'SMs active', format = tables.percent },
+    { key = 'sm_occupancy', title = 'warps', format = tables.percent },
+    { key = 'tensor_active', title = 'tensor cores', format = tables.percent },
+    { key = 'memory_bandwidth', title = 'memory bandwidth', format = tables.percent },
+}
+
+-- The columns by rank, the GPUs' activity among them where there are figures; and a line on what those are.
+local function columns_of(ranks)
+    local columns, seconds = { unpack(rank_columns) }, nil
+    for _, row in ipairs(ranks) do seconds = seconds or row.activity_seconds end
+    if not seconds then return columns end
+    for _, column in ipairs(activity_columns) do columns[#columns + 1] = column end
+    return columns, ('GPUs by their own counters, whoever uses them: means over %.1f s of the newest steps'):format(seconds)
+end
+
 -- run:timings(): where a step's time went. By stage: median and 95th percentile of milliseconds of F, I and W (of a microbatch)
 -- and U (of a step), and the bytes of one activation. By rank, of a step: busy, waiting and for whom most, idle share, idle
 -- between its first and last task, time and bytes of what it receives over links, peak activations, memory. Below: the bubble
 -- ratio (idle / iteration time) and the bubble overhead (idle / ideal time), in theory, simulated with the measured costs, and
--- measured. Fields: rows (by stage), ranks, bubble.
+-- measured. By rank too, where its GPU counts it (Hopper and later; `ppl devices` says why not): multiprocessors that had work,
+-- warps of those there is room for, time with tensor cores at work, bandwidth of the memory used; of the whole GPU, as means over
+-- the newest steps that took 0.1 s at once. Fields: rows (by stage), ranks (there sm_active, sm_occupancy, tensor_active,
+-- memory_bandwidth from 0 to 1, activity_seconds; or activity_reason, why they are not there), bubble.
 function methods:timings()
     self:need_steps('timings')
     local rows, ranks, links = self:stage_stats(), self:rank_stats(), link_sums(self)
+    local run, activity = self:open(), capi.new('ppl_gpu_activity')
     for r, rank in ipairs(ranks) do
+        lib.run_gpu_activity(run, rank.rank, activity)
+        add_activity(rank, activity)
         rank.link_time, rank.link_bytes = links[r].time, links[r].bytes
         rank.bubble_ratio = rank.iteration > 0 and math.max(0, 1 - rank.busy / rank.iteration) or nil
     end
@@ -229,7 +265,10 @@ function methods:timings()
         row.bubble_ratio, row.span_idle = rank.bubble_ratio, rank.span_idle
     end
     local bubble = self:bubble()
-    return tables.several({ tables.new(stage_columns, rows), tables.new(rank_columns, ranks, bubble_notes(bubble)) },
+    local columns, note = columns_of(ranks)
+    local notes = bubble_notes(bubble)
+    if note then table.insert(notes, 1, note) end
+    return tables.several({ tables.new(stage_columns, rows), tables.new(columns, ranks, notes) },
         { bubble = bubble, ranks = ranks, rows = rows })
 end
 

@@ -46,13 +46,36 @@ reasons() {
 }
 check 'why a GPU cannot be used, and what to do' reasons
 
+activity() { # whether a GPU's counters can be read
+    says 'GPU 0, 1: activity can be read: run:timings() tells' && says 'GPU 1: its activity cannot be read: it is divided (MIG)' PPL_EMU_MIG=1 &&
+        says 'compute capability 9.0 (Hopper) or later' PPL_EMU_GPM=0 && says 'Insufficient Permissions (NVML 4), want' PPL_EMU_SAMPLE=4 &&
+        says '/nowhere cannot be loaded, want the driver' PPL_NVML=/nowhere && says 'Driver Not Loaded (NVML 9), want a driver' PPL_EMU_INIT=9 || return 1
+    "${CC:-cc}" -std=c11 -DPPL_EMU_OLD -shared -fPIC -o "$here/old.so" tests/cuda/nvml.c || return 1
+    says 'the driver'"'"'s library has no nvmlGpmQueryDeviceSupport, want a driver of 525' PPL_NVML="$here/old.so" &&
+        PPL_EMU_CAPABILITY=75 "$ppl" devices >"$here/out" && ! grep -q activity "$here/out" || { cat "$here/out"; return 1; }
+}
+check 'whether the activity of a GPU can be read, and why not' activity
+
+busy() { # as training tells it: in the table and as JSON, by rank
+    local tiny="--set device=cuda --set model.layers=2 --set model.dim=16 --set model.heads=2 --set train.batch=8 --set sample.tokens=1"
+    echo 'while not run:timings().ranks[1].activity_seconds do run:step(8) end print(run:timings())' |
+        "$ppl" -i scripts/train_gpt.lua --run "$here/f" $tiny --set train.steps=2 --quiet >"$here/out" 2>&1 || { cat "$here/out"; return 1; }
+    grep -q 'GPU  SMs active   warps  tensor cores  memory bandwidth$' "$here/out" && grep -q ' 1 *42.0 % *22.0 % *32.0 % *12.0 %$' "$here/out" &&
+        grep -q 'GPUs by their own counters, .* over [0-9.]* s' "$here/out" || { cat "$here/out"; return 1; }
+    PPL_EMU_GPM=0 "$ppl" scripts/train_gpt.lua --run "$here/g" $tiny --set train.steps=2 --json >"$here/out" || { cat "$here/out"; return 1; }
+    grep -q '"activity_reason": "GPU 1: its activity cannot be read' "$here/out" && ! grep -q sm_active "$here/out" || { cat "$here/out"; return 1; }
+    PPL_EMU_GPM=0 "$ppl" scripts/train_gpt.lua --run "$here/h" $tiny --set train.steps=2 >"$here/out" || { cat "$here/out"; return 1; }
+    ! grep -q 'SMs active' "$here/out" || { cat "$here/out"; return 1; }
+}
+check 'how busy GPUs are while they train' busy
+
 json() {
     "$ppl" devices --json >"$here/out" && PPL_EMU_PROBE=35 "$ppl" devices --json >"$here/none" || return 1
     cat >"$here/read.lua" <<'LUA'
 local yaml = require 'ppl.yaml'
 local function told(path) return yaml.value(yaml.parse('devices', assert(io.open(path)):read '*a')) end
 local all, none = told(os.getenv 'TOLD'), told(os.getenv 'NONE')
-assert(#all.gpus == 2 and all.gpus[2].bus == '0000:02:00.0' and #all.links == 2 and all.links[1].peer and all.versions.nccl)
+assert(#all.gpus == 2 and all.gpus[2].bus == '0000:02:00.0' and #all.links == 2 and all.links[1].peer and all.versions.nccl and all.gpus[1].activity)
 assert(#none.gpus == 0 and none.no_gpu:find 'driver' and #none.devices == 3)
 LUA
     TOLD=$here/out NONE=$here/none "$ppl" "$here/read.lua"

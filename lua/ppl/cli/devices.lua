@@ -52,9 +52,12 @@ function devices.gpus()
         local raw = capi.new('ppl_gpu')
         capi.lib.gpu_get(i, raw)
         local reason = capi.string(raw.reason)
+        local counted, not_counted = false, nil
+        if reason == '' then counted, not_counted = capi.try.gpu_activity_check(i) end
         list[i + 1] = { index = i, name = capi.string(raw.name), bus = capi.string(raw.bus), memory = tonumber(raw.memory),
             free = raw.free >= 0 and tonumber(raw.free) or nil, processors = raw.processors,
-            capability = ('%d.%d'):format(raw.major, raw.minor), reason = reason ~= '' and reason or nil }
+            capability = ('%d.%d'):format(raw.major, raw.minor), reason = reason ~= '' and reason or nil,
+            activity = counted, activity_reason = not_counted }
     end
     return list
 end
@@ -126,12 +129,26 @@ local function device_rows(cores, bf16, gpus)
     return rows
 end
 
--- Why GPUs cannot be used, a line each; and that the CPU can.
+-- Of which GPUs run:timings() tells how busy they are, in a line; and why not of others, a line each.
+local function activity_notes(notes, gpus)
+    local counted = {}
+    for _, gpu in ipairs(gpus) do
+        if gpu.activity then counted[#counted + 1] = gpu.index end
+        if not gpu.activity and not gpu.reason then notes[#notes + 1] = gpu.activity_reason end
+    end
+    if counted[1] then
+        notes[#notes + 1] = ('GPU %s: activity can be read: run:timings() tells of multiprocessors, tensor cores, memory bandwidth'):format(
+            table.concat(counted, ', '))
+    end
+end
+
+-- Why GPUs cannot be used, a line each; whether their activity can be read; and that the CPU can be used.
 local function notes_of(gpus, why, v)
     local notes = { versions_text(v) }
     if v.attention then notes[#notes + 1] = 'attention: ' .. v.attention end
     if why then notes[#notes + 1] = why end
     for _, gpu in ipairs(gpus) do notes[#notes + 1] = gpu.reason end
+    activity_notes(notes, gpus)
     if why then notes[#notes + 1] = 'This program trains on the CPU as it is.' end
     return notes
 end
