@@ -18,6 +18,7 @@
 #include "link/nccl.h"
 #include "base/clock.h"
 #include "world/world.h"
+#include <stdio.h>
 
 // ---- open and close ----
 
@@ -69,6 +70,22 @@ static ppl_status crossings_open(ppl_nccl *l) {
     return PPL_OK;
 }
 
+// Another process cannot open its links: nobody waits for it any more.
+static void failure_hear(void *self, int32_t from, const ppl_words *words, const void *data, size_t bytes) {
+    ppl_nccl *l = self;
+    if (l->told != PPL_OK) return;
+    l->told = (ppl_status)words->kind;
+    snprintf(l->told_text, sizeof l->told_text, "process %d: %.*s", from, (int)bytes, (const char *)data);
+}
+
+static void failure_tell(const ppl_nccl *l, ppl_status status) {
+    ppl_world *w = l->options.world;
+    char text[sizeof l->told_text];
+    snprintf(text, sizeof text, "%s", ppl_error());
+    if (w && l->told == PPL_OK) ppl_world_tell(w, &(ppl_words){.kind = (int32_t)status}, text, strlen(text));
+    ppl_fail_text(status, text);
+}
+
 static ppl_status open_all(ppl_nccl *l) {
     PPL_TRY(ppl_nccl_units(l));
     PPL_TRY(crossings_open(l));
@@ -84,8 +101,11 @@ static ppl_status nccl_open(const ppl_plan *plan, const ppl_link_options *option
     if (!l) return PPL_ERR_MEMORY;
     *l = (ppl_nccl){.options = *options, .plan = plan, .memory = memory, .reader_memory = reader_memory};
     if (l->options.seconds <= 0) l->options.seconds = 120;
+    if (options->world) ppl_world_round(options->world, failure_hear, l);
     ppl_status st = open_all(l);
     l->failed = st != PPL_OK;
+    if (l->failed) failure_tell(l, st);
+    if (options->world) ppl_world_deaf(options->world, l);
     if (st != PPL_OK) nccl_close((ppl_link *)l);
     else *out = (ppl_link *)l;
     return st;

@@ -63,7 +63,9 @@ typedef struct ppl_nccl {
     int32_t *unit_of; // [ranks]
     ppl_nccl_crossing *crossing;
     int32_t n_crossings;
-    bool failed;            // while it opened
+    bool failed;     // while it opened
+    ppl_status told; // what another process says that it failed with, while it opened
+    char told_text[1024];
     ppl_nccl_crossing **of; // [edges]: the first crossing of each, NULL none; others of the edge follow it
 } ppl_nccl;
 

@@ -29,6 +29,8 @@ static ppl_status look(const ppl_nccl *l, ncclComm_t comm, const char *what, int
     if (*state == ncclSuccess) return PPL_OK;
     if (*state != ncclInProgress) return ppl_nccl_fail(comm, *state, what);
     if (l->options.stop && atomic_load(l->options.stop)) return PPL_ERR_STOPPED;
+    if (l->options.world) PPL_TRY(ppl_world_poll(l->options.world));
+    if (l->told != PPL_OK) return ppl_fail_text(l->told, l->told_text);
     if (ppl_now() > deadline)
         return ppl_fail(PPL_ERR_STALL,
                         "nccl: %s: other ranks did not come within %.3g s, want all processes to start together and to "

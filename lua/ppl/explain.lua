@@ -101,7 +101,7 @@ local function advise(self, rows, costs, sims)
         add(rows.small.seconds, 'fewer, larger microbatches: twice the size does the same work in %s less',
             tables.percent(rows.small.share_of_work))
     end
-    local crowded = self.device ~= 'emulated' and self.schedule.ranks > require 'ppl.capi'.lib.cpu_cores()
+    local crowded = self.device ~= 'emulated' and self.device ~= 'cuda' and self.schedule.ranks > require 'ppl.capi'.lib.cpu_cores()
     add(rows.overhead.seconds, crowded and 'fewer ranks: there are more of them than cores'
         or 'larger tasks (fewer microbatches or stages): what the engine and the system add counts less')
     table.sort(list, function(a, b) return a.gain > b.gain end)

@@ -51,10 +51,10 @@ local function check_pipeline(options, batch)
     }
 end
 
--- 'auto' is bf16 where the CPU multiplies it natively, else f32.
-local function check_dtype(dtype)
+-- 'auto' is bf16 where the device multiplies it natively, as every GPU that is supported does, else f32.
+local function check_dtype(dtype, device)
     check.name('trainer: dtype', dtype, { 'auto', 'f32', 'bf16', 'f64' }, 'auto')
-    if dtype == nil or dtype == 'auto' then return lib.cpu_bf16() ~= 0 and 'bf16' or 'f32' end
+    if dtype == nil or dtype == 'auto' then return (device == 'cuda' or lib.cpu_bf16() ~= 0) and 'bf16' or 'f32' end
     return dtype
 end
 
@@ -100,7 +100,7 @@ local function check_options(options)
     local batch = check.integer('trainer: batch', options.batch, 1, nil, 8)
     check.keys('trainer: sample', options.sample or {}, sample_keys)
     return {
-        batch = batch, pipeline = check_pipeline(options, batch), dtype = check_dtype(options.dtype),
+        batch = batch, pipeline = check_pipeline(options, batch), dtype = check_dtype(options.dtype, options.device),
         steps = check.integer('trainer: steps', options.steps, 1, nil, 100),
         seed = check.seed('trainer: seed', options.seed, 1),
         clip = options.clip ~= nil and optim.check_clip('trainer: clip', options.clip) or nil,

@@ -52,6 +52,16 @@ check 'a transfer that fails' fault async:30 'a planted asynchronous error'
 check 'a transfer that is refused' fault nccl:30 'internal error: a planted error'
 check 'a rank that is lost' fault peer:30 'is lost'
 check 'a communicator that cannot be made' fault init:1 'nccl: joining all GPUs: unhandled system error'
+one_fails() { # the other process hears of it at once
+    local status begin=$SECONDS
+    rm -rf "$here/several"
+    timeout 100 mpirun -q -n 1 "$several" "$here/train.lua" --run "$here/several" "${usual[@]}" --quiet : \
+        -n 1 -x PPL_EMU_FAULT=init:1 "$several" "$here/train.lua" --run "$here/several" "${usual[@]}" --quiet >"$here/out" 2>"$here/err" </dev/null
+    status=$?
+    [ $status -eq 1 ] && [ $((SECONDS - begin)) -lt 60 ] && grep -q 'process 1: nccl: joining all GPUs: unhandled system error' "$here/err" ||
+        { echo "status $status after $((SECONDS - begin)) s"; cat "$here/err"; return 1; }
+}
+check 'a communicator that cannot be made in one process' one_fails
 check 'a kernel that dies' fault launch:200 'unspecified launch failure'
 check 'a process that is killed' killed
 

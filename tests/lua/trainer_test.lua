@@ -37,6 +37,11 @@ return function(T)
             run:close()
         end
     end)
+    T.case("trainer: dtype 'auto' is bf16 on a GPU, whatever the CPU", function()
+        local run = make(T, { dtype = 'auto', device = 'cuda' }) -- opened by its first step alone
+        T.equal(run.dtype, 'bf16')
+        run:close()
+    end)
     T.case('trainer: asynchronous schedules', function()
         local model = nn.gpt { layers = 3, dim = 16, heads = 2, context = 16, tied = false }
         local adamw = ppl.adamw { lr = 1e-2 }
