@@ -23,14 +23,14 @@ cat >"$here/train.lua" <<'LUA'
 local ppl = require 'ppl'
 local nn = ppl.nn
 local cfg = ppl.config {
-    model = { layers = 4, dim = 32, context = 32, dropout = 0.1 }, schedule = '1f1b', stages = 4, clip = 'before', norm = 1.0,
+    model = { layers = 4, dim = 32, context = 32, dropout = 0.1, tied = true }, schedule = '1f1b', stages = 4, clip = 'before', norm = 1.0,
     dtype = 'f32', steps = 6, lr = 3e-3, differ = 0, device = 'cpu', fault = '', rank = 0, stall = 30, lone = -1, by_hand = 0,
 }
 local me = ppl.process()
 if me == cfg.lone then error('only in this one', 0) end
 local run = ppl.trainer {
     model = nn.gpt { layers = cfg.model.layers, dim = cfg.model.dim, heads = 4, context = cfg.model.context,
-        dropout = cfg.model.dropout },
+        dropout = cfg.model.dropout, tied = cfg.model.tied },
     loss = nn.cross_entropy(),
     data = ppl.data.text { files = { '/usr/share/common-licenses/GPL-3' }, context = cfg.model.context },
     pipeline = { stages = cfg.stages, microbatches = 4, schedule = cfg.schedule, threads = 1 },
